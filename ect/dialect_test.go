@@ -221,7 +221,7 @@ func TestDialects_LearnedAndConfigured(t *testing.T) {
 	peers := []*ecttest.Party{s.From, s.Other, ecttest.NewEdwardsParty(t, "spiffe://example.com/agent/c")}
 	deps := s.deps()
 	deps.Keys = ecttest.KeysOf(peers...)
-	heard := func(from *ecttest.Party, d ect.Dialect, age time.Duration) ect.Verified {
+	received := func(from *ecttest.Party, d ect.Dialect, age time.Duration) ect.Verified {
 		c := s.Claims()
 		c.IssuedAt -= int64(age / time.Second)
 		token, err := from.Signer(t, s.clock).SignAs(d, c)
@@ -246,22 +246,22 @@ func TestDialects_LearnedAndConfigured(t *testing.T) {
 	}
 	want("nobody was heard", s.From, ect.DialectSeed)
 	want("configured", s.Other, ect.Dialect00)
-	d.Learn(heard(s.From, ect.Dialect01, 0))
+	d.Learn(received(s.From, ect.Dialect01, 0))
 	want("heard", s.From, ect.Dialect01)
-	d.Learn(heard(s.From, ect.Dialect00, time.Minute))
+	d.Learn(received(s.From, ect.Dialect00, time.Minute))
 	want("an older token", s.From, ect.Dialect01)
-	d.Learn(heard(s.From, ect.DialectDual, 0))
+	d.Learn(received(s.From, ect.DialectDual, 0))
 	want("a token as new", s.From, ect.DialectDual)
-	d.Learn(heard(s.Other, ect.Dialect01, 0))
+	d.Learn(received(s.Other, ect.Dialect01, 0))
 	want("configured, heard otherwise", s.Other, ect.Dialect00)
 	d.Learn(ect.Verified{})
 	want("nothing was heard", s.From, ect.DialectDual)
 
 	third, fourth := peers[2], ecttest.NewParty(t, "spiffe://example.com/agent/d")
 	deps.Keys = ecttest.KeysOf(append(peers, fourth)...)
-	d.Learn(heard(third, ect.Dialect01, 0))
-	d.Learn(heard(s.From, ect.Dialect00, 0))
-	d.Learn(heard(fourth, ect.Dialect00, 0))
+	d.Learn(received(third, ect.Dialect01, 0))
+	d.Learn(received(s.From, ect.Dialect00, 0))
+	d.Learn(received(fourth, ect.Dialect00, 0))
 	want("the one heard longest ago is forgotten", third, ect.DialectSeed)
 	want("the one heard again is not", s.From, ect.Dialect00)
 	want("nor the last", fourth, ect.Dialect00)

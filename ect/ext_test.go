@@ -108,41 +108,41 @@ func TestExt_SetText(t *testing.T) {
 func TestWarnings_AreBounded(t *testing.T) {
 	t.Parallel()
 	few := []string{"L05 dropped /a", `L06 carried /"`}
-	kept, omitted, hash := ect.Warnings(few, 0)
-	if !cmp.Equal(kept, few) || omitted != 0 || hash != "" {
-		t.Errorf("few: got %q %d %q", kept, omitted, hash)
+	stored, omitted, hash := ect.Warnings(few, 0)
+	if !cmp.Equal(stored, few) || omitted != 0 || hash != "" {
+		t.Errorf("few: got %q %d %q", stored, omitted, hash)
 	}
 	var many []string
 	for i := range 500 {
 		many = append(many, "L05 dropped /parts/"+strconv.Itoa(i)+"/é\"\n")
 	}
-	kept, omitted, hash = ect.Warnings(many, 0)
+	stored, omitted, hash = ect.Warnings(many, 0)
 	whole, err := json.Marshal(many)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if omitted == 0 || len(kept)+omitted != len(many) || !cmp.Equal(kept, many[:len(kept)]) {
-		t.Errorf("many: kept %d, omitted %d", len(kept), omitted)
+	if omitted == 0 || len(stored)+omitted != len(many) || !cmp.Equal(stored, many[:len(stored)]) {
+		t.Errorf("many: kept %d, omitted %d", len(stored), omitted)
 	}
 	if want := ect.Hash(whole); hash != want {
 		t.Errorf("got hash %s, want %s", hash, want)
 	}
 	size := func(list []string) int { raw, _ := json.Marshal(list); return len(raw) }
-	if size(kept) > 2048 || size(many[:len(kept)+1]) <= 2048 {
-		t.Errorf("kept %d bytes, one more would make %d", size(kept), size(many[:len(kept)+1]))
+	if size(stored) > 2048 || size(many[:len(stored)+1]) <= 2048 {
+		t.Errorf("kept %d bytes, one more would make %d", size(stored), size(many[:len(stored)+1]))
 	}
-	if kept, omitted, _ := ect.Warnings([]string{strings.Repeat("x", 3000), "y"}, 0); len(kept) != 0 || omitted != 2 {
-		t.Errorf("one too large: kept %d, omitted %d", len(kept), omitted)
+	if stored, omitted, _ := ect.Warnings([]string{strings.Repeat("x", 3000), "y"}, 0); len(stored) != 0 || omitted != 2 {
+		t.Errorf("one too large: kept %d, omitted %d", len(stored), omitted)
 	}
 	exact := size(few)
 	if _, omitted, _ := ect.Warnings(few, exact); omitted != 0 {
 		t.Error("what fits exactly was cut")
 	}
-	if kept, omitted, _ := ect.Warnings(few, exact-1); len(kept) != 1 || omitted != 1 {
+	if stored, omitted, _ := ect.Warnings(few, exact-1); len(stored) != 1 || omitted != 1 {
 		t.Error("one byte too many was kept")
 	}
-	kept, _, _ = ect.Warnings(few, 0)
-	kept[0] = "changed"
+	stored, _, _ = ect.Warnings(few, 0)
+	stored[0] = "changed"
 	if few[0] == "changed" {
 		t.Error("what is kept is the caller's own list")
 	}

@@ -53,11 +53,11 @@ func publicKey(t *testing.T, x, y string) *ecdsa.PublicKey {
 	t.Helper()
 	point := []byte{4}
 	for _, coordinate := range []string{x, y} {
-		octets, err := base64.RawURLEncoding.DecodeString(coordinate)
+		content, err := base64.RawURLEncoding.DecodeString(coordinate)
 		if err != nil {
 			t.Fatal(err)
 		}
-		point = append(point, octets...)
+		point = append(point, content...)
 	}
 	key, err := ecdsa.ParseUncompressedPublicKey(elliptic.P256(), point)
 	if err != nil {

@@ -290,7 +290,7 @@ func (a *askedAgent) DoAs(r *http.Request, _ ect.Identity) (*http.Response, erro
 
 // admitWorld is a gateway with an agent, and what it did.
 type admitWorld struct {
-	*bed
+	*fixture
 	t      *testing.T
 	agent  *askedAgent
 	store  *recordedEvidence
@@ -302,7 +302,7 @@ type admitWorld struct {
 func newAdmitWorld(t *testing.T) *admitWorld {
 	t.Helper()
 	w := &admitWorld{t: t, agent: &askedAgent{count: map[string]int{}}}
-	w.bed = newBed(t, gateway.Settings{}, policy.Rules{Open: true}, func(d *gateway.Deps) {
+	w.fixture = newFixture(t, gateway.Settings{}, policy.Rules{Open: true}, func(d *gateway.Deps) {
 		w.store = &recordedEvidence{Store: d.Evidence}
 		recorder, err := ect.NewRecorder(ect.RecorderDeps{Store: w.store})
 		if err != nil {

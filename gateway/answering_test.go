@@ -34,12 +34,12 @@ func askingTask() map[string][]scene {
 	}
 }
 
-// heard is what was asked in this method.
-func (p *player) heard(method string) (bodies []string) {
+// received is what was asked in this method.
+func (p *player) received(method string) (bodies []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for i, asked := range p.asked {
-		if asked == method {
+	for i, requested := range p.requested {
+		if requested == method {
 			bodies = append(bodies, p.bodies[i])
 		}
 	}
@@ -50,8 +50,8 @@ func (p *player) heard(method string) (bodies []string) {
 // more calls than these.
 func (s *stage) updated(calls int) {
 	s.t.Helper()
-	updates := s.asker.heard(tasksUpdate)
-	if len(s.asker.heard(calling)) != calls || len(updates) != 1 {
+	updates := s.asker.received(tasksUpdate)
+	if len(s.asker.received(calling)) != calls || len(updates) != 1 {
 		s.t.Errorf("the server was asked %s", s.asker.was())
 		return
 	}
@@ -84,7 +84,7 @@ func TestTaskQuestion_A2AMessageAnswersMCPServer(t *testing.T) {
 			t.Parallel()
 			era(t, mcp.Modern, askingTask(), func(s *stage) {
 				t := s.t
-				id := s.asked(t, s.ask(t, s, s.asks(invoking, called)))
+				id := s.requested(t, s.ask(t, s, s.asks(invoking, called)))
 				got := whole(t, s.ask(t, s, s.asks(method, `{"message":{"messageId":"m2","taskId":"`+id+`","role":"ROLE_USER","parts":[{"data":{"name":"Ada"}}]}}`)))
 				if !strings.Contains(got, id) || !strings.Contains(got, "TASK_STATE_COMPLETED") || !strings.Contains(got, "hello Ada") {
 					t.Errorf("the answer leads to %s", got)
@@ -135,7 +135,7 @@ func TestServerTask_OutcomeReturnedAsCallResult(t *testing.T) {
 		"canceled":      {newStands("cancelled", ""), `"error":{"code":-32603,"message":"the agent has canceled what it did"}`},
 	} {
 		for _, version := range []string{mcp.Legacy, mcp.LegacyJune} {
-			for more, told := range map[string]string{"": "", `,"_meta":{"progressToken":"p"}`: `"progressToken":"p","progress":1,"message":"half of it"`} {
+			for more, notice := range map[string]string{"": "", `,"_meta":{"progressToken":"p"}`: `"progressToken":"p","progress":1,"message":"half of it"`} {
 				t.Run(name+version+more, func(t *testing.T) {
 					t.Parallel()
 					era(t, mcp.Modern, map[string][]scene{
@@ -143,7 +143,7 @@ func TestServerTask_OutcomeReturnedAsCallResult(t *testing.T) {
 						tasksGet: {{reply: newStands("working", `,"statusMessage":"half of it"`)}, {reply: c.end}},
 					}, func(s *stage) {
 						got := whole(s.t, s.ask(s.t, s, s.olderIn(version, calling, `"name":"ask","arguments":{}`+more)))
-						if !strings.HasSuffix(got, `{"jsonrpc":"2.0","id":7,`+c.want+`}`) || !strings.Contains(got, told) || strings.Contains(got, "u1") {
+						if !strings.HasSuffix(got, `{"jsonrpc":"2.0","id":7,`+c.want+`}`) || !strings.Contains(got, notice) || strings.Contains(got, "u1") {
 							s.t.Errorf("told %s after %s", got, s.asker.was())
 						}
 					})
@@ -183,16 +183,16 @@ func TestTaskResult_OfModernServerForOlderClient(t *testing.T) {
 // interview answers the question on a client's stream, and reads the rest of that.
 func (s *stage) interview(version string, events transport.Events, answer string) []string {
 	s.t.Helper()
-	var asked struct {
+	var request struct {
 		ID     string
 		Method string
 		Params struct{ Message string }
 	}
-	if question := heardNext(s.t, events); json.Unmarshal([]byte(question), &asked) != nil || asked.ID == "" || asked.Method != "elicitation/create" || asked.Params.Message != "who?" {
+	if question := heardNext(s.t, events); json.Unmarshal([]byte(question), &request) != nil || request.ID == "" || request.Method != "elicitation/create" || request.Params.Message != "who?" {
 		s.t.Fatalf("asked %s", question)
 	}
 	reply := s.olderIn(version, "", "")
-	reply.Wire.Body = []byte(`{"jsonrpc":"2.0","id":"` + asked.ID + `","result":` + answer + `}`)
+	reply.Wire.Body = []byte(`{"jsonrpc":"2.0","id":"` + request.ID + `","result":` + answer + `}`)
 	if got := s.says(reply); got != "" {
 		s.t.Errorf("the answer is answered with %s", got)
 	}

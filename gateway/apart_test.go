@@ -73,7 +73,7 @@ func (s *stage) beginsTask(pair revisionPair) {
 // task, in its own revision.
 func (s *stage) asksOfIt(server, method string, times int) {
 	s.t.Helper()
-	bodies := s.asker.heard(method)
+	bodies := s.asker.received(method)
 	if times >= 0 && len(bodies) != times {
 		s.t.Errorf("%s is asked %d times: %s", method, len(bodies), s.asker.was())
 	}
@@ -114,7 +114,7 @@ func TestServerTask_CanceledOnce(t *testing.T) {
 		_, _ = s.Exchange(s.t.Context(), pair.asks(s)(tasksCancel, `"taskId":"u1"`)) // which its revision refuses, or acknowledges
 		s.asksOfIt(pair.server, tasksCancel, 1)
 		s.asksOfIt(pair.server, tasksGet, -1)
-		if calls := s.asker.heard(calling); len(calls) != 1 {
+		if calls := s.asker.received(calling); len(calls) != 1 {
 			s.t.Errorf("the server was asked %s", s.asker.was())
 		}
 	})
@@ -204,9 +204,9 @@ func TestServerTask_CanceledWithItsRequest(t *testing.T) {
 				leave()
 				synctest.Wait()
 				s.asksOfIt(pair.server, tasksCancel, 1)
-				looks := len(s.asker.heard(tasksGet))
+				looks := len(s.asker.received(tasksGet))
 				<-time.After(10 * time.Second)
-				if more := len(s.asker.heard(tasksGet)); looks == 0 || more != looks {
+				if more := len(s.asker.received(tasksGet)); looks == 0 || more != looks {
 					s.t.Errorf("the server was asked %s", s.asker.was())
 				}
 			})

@@ -115,7 +115,7 @@ func (m *mortal) Confirm(ctx context.Context, key store.EntryKey, revision uint6
 
 // lossy are two replicas with one store, of which the first ends at a write.
 type lossy struct {
-	first, second *bed
+	first, second *fixture
 	store         *mortal
 }
 
@@ -132,7 +132,7 @@ func newLossy(t *testing.T, left int, arrives bool) *lossy {
 	})
 	l.second.caller, l.second.memory = l.first.caller, l.first.memory
 	l.first.clock, l.second.clock = time.Now, time.Now
-	for _, b := range []*bed{l.second, l.first} { // the second one looks first at what is due
+	for _, b := range []*fixture{l.second, l.first} { // the second one looks first at what is due
 		if err := b.TakeOver(); err != nil {
 			t.Fatal(err)
 		}
@@ -142,7 +142,7 @@ func newLossy(t *testing.T, left int, arrives bool) *lossy {
 }
 
 func (l *lossy) sent() (n int) {
-	for _, b := range []*bed{l.first, l.second} {
+	for _, b := range []*fixture{l.first, l.second} {
 		b.agent.mu.Lock()
 		n += len(b.agent.bodies)
 		b.agent.mu.Unlock()
@@ -153,7 +153,7 @@ func (l *lossy) sent() (n int) {
 // grant has an operator decide at the first replica, and at the second if that has ended.
 func (l *lossy) grant(t *testing.T) {
 	t.Helper()
-	for _, b := range []*bed{l.first, l.second} {
+	for _, b := range []*fixture{l.first, l.second} {
 		page, err := b.Parts().Approvals.List(t.Context(), approval.Query{})
 		if err != nil || len(page.Approvals) == 0 || page.Approvals[0].State != hitl.Pending {
 			continue
@@ -194,7 +194,7 @@ func TestApproval_ReplicaLostAtEachWrite(t *testing.T) {
 					t.Errorf("lost at write %d (%v): %d tasks of the caller wait for ever", left, arrives, open)
 				}
 				ends[state]++
-				for _, b := range []*bed{l.first, l.second} {
+				for _, b := range []*fixture{l.first, l.second} {
 					_ = b.Close()
 				}
 			})
@@ -234,7 +234,7 @@ func TestApproval_StoreLostAtEachWrite(t *testing.T) {
 					t.Errorf("failed at write %d (%v): the call was sent %d times, and its task is %s: %s", left, arrives, sent, state, why)
 				}
 				ends[state]++
-				for _, b := range []*bed{l.first, l.second} {
+				for _, b := range []*fixture{l.first, l.second} {
 					_ = b.Close()
 				}
 			})
@@ -299,7 +299,7 @@ func TestApproval_SentAgainWhenItsReplicaIsLost(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := newLossy(t, left, arrives)
 				granted, through := 0, 0
-				for _, b := range []*bed{l.first, l.second, l.second, l.second} {
+				for _, b := range []*fixture{l.first, l.second, l.second, l.second} {
 					var answer transport.Answer
 					answer, err := b.Exchange(t.Context(), b.callTool("1", `{"a":1,"b":2}`))
 					if waits, ok := errors.AsType[*problem.ApprovalError](err); ok && waits.State == "pending" {
@@ -315,7 +315,7 @@ func TestApproval_SentAgainWhenItsReplicaIsLost(t *testing.T) {
 				if sent := l.sent(); sent > granted || through == 0 || sent < through {
 					t.Errorf("lost at write %d (%v): granted %d times, the call was sent %d times and answered %d times", left, arrives, granted, sent, through)
 				}
-				for _, b := range []*bed{l.first, l.second} {
+				for _, b := range []*fixture{l.first, l.second} {
 					_ = b.Close()
 				}
 			})

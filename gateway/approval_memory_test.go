@@ -50,7 +50,7 @@ func parked(t *testing.T, callers, each int) (bytes int64, goroutines int) {
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
 	}
-	*b = bed{}
+	*b = fixture{}
 	bytes = all - heap()
 	runtime.KeepAlive(stores)
 	return bytes, goroutines

@@ -35,13 +35,13 @@ func approvalRules(t testing.TB, rules ...hitl.Config) hitl.Rules {
 var boss = hitl.Approver{ID: "spiffe://example.com/boss", Name: "boss"}
 
 // gated is a bed whose tool add needs an approval.
-func gated(t testing.TB, edits ...func(*gateway.Deps)) *bed {
+func gated(t testing.TB, edits ...func(*gateway.Deps)) *fixture {
 	t.Helper()
-	return newBed(t, gateway.Settings{Approvals: approvalRules(t, hitl.Config{Tool: "add"})}, policy.Rules{Open: true}, edits...)
+	return newFixture(t, gateway.Settings{Approvals: approvalRules(t, hitl.Config{Tool: "add"})}, policy.Rules{Open: true}, edits...)
 }
 
 // waiting is the one approval that is there in a state.
-func (b *bed) waiting(t testing.TB, state hitl.State) approval.View {
+func (b *fixture) waiting(t testing.TB, state hitl.State) approval.View {
 	t.Helper()
 	page, err := b.Parts().Approvals.List(t.Context(), approval.Query{State: state})
 	if err != nil || len(page.Approvals) != 1 {
@@ -54,7 +54,7 @@ func (b *bed) waiting(t testing.TB, state hitl.State) approval.View {
 	return view
 }
 
-func (b *bed) decide(t testing.TB, grant bool) hitl.Approval {
+func (b *fixture) decide(t testing.TB, grant bool) hitl.Approval {
 	t.Helper()
 	view := b.waiting(t, hitl.Pending)
 	a, err := b.Parts().Approvals.Decide(t.Context(), view.ID, approval.Decision{Grant: grant, Approver: boss, Roles: []string{"approver"}, Shown: view.Shown, Reason: "seen"})
@@ -190,7 +190,7 @@ func TestApproval_SentAgain(t *testing.T) {
 }
 
 // callTool is a call of the tool add by a caller of MCP.
-func (b *bed) callTool(id, args string, tokens ...string) transport.Call {
+func (b *fixture) callTool(id, args string, tokens ...string) transport.Call {
 	c := b.call(`{"jsonrpc":"2.0","id":`+id+`,"method":"tools/call","params":{"name":"add","arguments":`+args+`,"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}}}`, tokens...)
 	c.Wire.Binding, c.Wire.Version = "mcp-v1", "2026-07-28"
 	return c

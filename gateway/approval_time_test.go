@@ -18,10 +18,10 @@ import (
 )
 
 // timed is a bed in the time of its test, with a rule about the tool add.
-func timed(t *testing.T, rule hitl.Config, edits ...func(*gateway.Deps)) *bed {
+func timed(t *testing.T, rule hitl.Config, edits ...func(*gateway.Deps)) *fixture {
 	t.Helper()
 	rule.Tool = "add"
-	b := newBed(t, gateway.Settings{Approvals: approvalRules(t, rule)}, policy.Rules{Open: true}, edits...)
+	b := newFixture(t, gateway.Settings{Approvals: approvalRules(t, rule)}, policy.Rules{Open: true}, edits...)
 	b.clock = time.Now
 	if err := b.TakeOver(); err != nil {
 		t.Fatal(err)
@@ -31,7 +31,7 @@ func timed(t *testing.T, rule hitl.Config, edits ...func(*gateway.Deps)) *bed {
 }
 
 // park has a caller that knows tasks call the tool, and returns its task.
-func (b *bed) park(t *testing.T) string {
+func (b *fixture) park(t *testing.T) string {
 	t.Helper()
 	answer, err := b.Exchange(t.Context(), b.call(addBody))
 	if err != nil {
@@ -44,7 +44,7 @@ func (b *bed) park(t *testing.T) string {
 	return task.ID
 }
 
-func (b *bed) taskState(t *testing.T, id string) (state string, why []byte) {
+func (b *fixture) taskState(t *testing.T, id string) (state string, why []byte) {
 	t.Helper()
 	answer, err := b.Exchange(t.Context(), b.call(`{"jsonrpc":"2.0","id":8,"method":"GetTask","params":{"id":"`+id+`"}}`))
 	if err != nil {
@@ -120,7 +120,7 @@ func containsAct(tokens []ect.Claims, act ect.Act) bool {
 	return false
 }
 
-func (b *bed) onlyApproval(t *testing.T) hitl.Approval {
+func (b *fixture) onlyApproval(t *testing.T) hitl.Approval {
 	t.Helper()
 	page, err := b.Parts().Approvals.List(t.Context(), approval.Query{})
 	if err != nil || len(page.Approvals) != 1 {
@@ -253,7 +253,7 @@ func TestApproval_ByArgumentsAndLosses(t *testing.T) {
 		"another caller":  {hitl.Config{Caller: "spiffe://example.com/other"}, addBody, false},
 		"every tool of a": {hitl.Config{Tool: "a*"}, addBody, true},
 	} {
-		b := newBed(t, gateway.Settings{Approvals: approvalRules(t, c.rule)}, policy.Rules{Open: true})
+		b := newFixture(t, gateway.Settings{Approvals: approvalRules(t, c.rule)}, policy.Rules{Open: true})
 		answer, err := b.Exchange(t.Context(), b.call(c.body))
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)

@@ -20,19 +20,19 @@ import (
 )
 
 // neighbours counts what other gateways are asked; none of them serves anything.
-type neighbours struct{ asked atomic.Int32 }
+type neighbours struct{ requested atomic.Int32 }
 
 func (n *neighbours) DoAs(*http.Request, ect.Identity) (*http.Response, error) {
-	n.asked.Add(1)
+	n.requested.Add(1)
 	return nil, errors.New("nobody is there")
 }
 
 // newNeighbourhood is a bed with a peer, and an agent that only the bed's caller
 // may call.
-func newNeighbourhood(t *testing.T) (*signalBed, *neighbours) {
+func newNeighbourhood(t *testing.T) (*signalFixture, *neighbours) {
 	t.Helper()
 	n := &neighbours{}
-	b := newSignalBed(t, func(d *directory.Deps) { d.Client = n })
+	b := newSignalFixture(t, func(d *directory.Deps) { d.Client = n })
 	if err := b.Directory.UsePeers([]directory.Peer{{
 		ID: "spiffe://next.example/gateway", URL: "https://next.example/aepb/translate", Rules: policy.Rules{Callers: []string{string(b.caller.ID)}},
 	}}); err != nil {
@@ -54,10 +54,10 @@ func TestServes_OnlyForPermittedCallers(t *testing.T) {
 	t.Parallel()
 	const far = "spiffe://elsewhere.example/agent"
 	for name, c := range map[string]struct {
-		dest   string
-		who    func(b *signalBed) identity.Caller
-		served bool
-		asked  bool
+		dest      string
+		who       func(b *signalFixture) identity.Caller
+		served    bool
+		requested bool
 	}{
 		"to its caller":                    {"private", known(caller), true, false},
 		"to somebody else":                 {"private", known(outsider), false, false},
@@ -78,8 +78,8 @@ func TestServes_OnlyForPermittedCallers(t *testing.T) {
 			if served != c.served || age <= 0 {
 				t.Errorf("served: %t, for %v", served, age)
 			}
-			if asked := n.asked.Load() > 0; asked != c.asked {
-				t.Errorf("a neighbour is asked: %t", asked)
+			if requested := n.requested.Load() > 0; requested != c.requested {
+				t.Errorf("a neighbour is asked: %t", requested)
 			}
 		})
 	}
@@ -91,11 +91,11 @@ func TestServes_OnlyForPermittedCallers(t *testing.T) {
 func TestForward_PeerAskedOnlyForPermittedCalls(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		who   func(b *signalBed) *ecttest.Party
-		edit  func(*transport.Call)
-		asked bool
+		who       func(b *signalFixture) *ecttest.Party
+		edit      func(*transport.Call)
+		requested bool
 	}{
-		"who may":              {who: caller, asked: true},
+		"who may":              {who: caller, requested: true},
 		"who may not":          {who: outsider},
 		"at a native endpoint": {who: caller, edit: func(c *transport.Call) { c.EntryPoint = transport.Native }},
 		"without evidence":     {who: caller, edit: func(c *transport.Call) { c.Evidence = nil }},
@@ -115,25 +115,25 @@ func TestForward_PeerAskedOnlyForPermittedCalls(t *testing.T) {
 			if _, err := b.Exchange(t.Context(), call); err == nil || problem.From(err).Code == problem.CodeInternal {
 				t.Errorf("got %v", err)
 			}
-			if asked := n.asked.Load() > 0; asked != c.asked {
-				t.Errorf("a neighbour is asked: %t", asked)
+			if requested := n.requested.Load() > 0; requested != c.requested {
+				t.Errorf("a neighbour is asked: %t", requested)
 			}
-			if len(b.agent.heard) != 0 {
+			if len(b.agent.received) != 0 {
 				t.Error("it was sent on")
 			}
 		})
 	}
 }
 
-func caller(b *signalBed) *ecttest.Party   { return b.caller }
-func outsider(b *signalBed) *ecttest.Party { return b.outsider }
+func caller(b *signalFixture) *ecttest.Party   { return b.caller }
+func outsider(b *signalFixture) *ecttest.Party { return b.outsider }
 
-func known(who func(b *signalBed) *ecttest.Party) func(b *signalBed) identity.Caller {
-	return func(b *signalBed) identity.Caller { return identity.Caller{Peer: who(b).Peer()} }
+func known(who func(b *signalFixture) *ecttest.Party) func(b *signalFixture) identity.Caller {
+	return func(b *signalFixture) identity.Caller { return identity.Caller{Peer: who(b).Peer()} }
 }
 
-func nameless(*signalBed) identity.Caller {
+func nameless(*signalFixture) identity.Caller {
 	return identity.Caller{Peer: ect.Peer{ID: "spiffe://example.com/anonymous"}, Anonymous: true}
 }
 
-func nobodyAtAll(*signalBed) identity.Caller { return identity.Caller{} }
+func nobodyAtAll(*signalFixture) identity.Caller { return identity.Caller{} }

@@ -57,7 +57,7 @@ func TestOpenQuestion_AgentEnds(t *testing.T) {
 			play(t, map[string][]scene{calling: {c.scene}}, func(s *stage) {
 				t := s.t
 				s.asker.version = mcp.Legacy
-				id := s.asked(t, s.ask(t, s, s.asks(invoking, called)))
+				id := s.requested(t, s.ask(t, s, s.asks(invoking, called)))
 				s.ask(t, s, s.tells(id))
 				listening := s.ask(t, s, s.asks(following, `{"id":"`+id+`"}`)).Events()
 				heardNext(t, listening)
@@ -134,9 +134,9 @@ func TestOpenQuestion_AgentEndsForRetryingClient(t *testing.T) {
 					return call
 				}
 				var env struct{ Result struct{ RequestState string } }
-				asked := []byte(whole(t, s.ask(t, s, call(""))))
-				if err := json.Unmarshal(asked, &env); err != nil || env.Result.RequestState == "" {
-					t.Fatalf("it is asked %s", asked)
+				request := []byte(whole(t, s.ask(t, s, call(""))))
+				if err := json.Unmarshal(request, &env); err != nil || env.Result.RequestState == "" {
+					t.Fatalf("it is asked %s", request)
 				}
 				close(s.asker.resume)
 				<-time.After(soon)
@@ -163,8 +163,8 @@ func TestOpenQuestion_UpdatesAndSecondQuestion(t *testing.T) {
 		s.asker.version = mcp.Legacy
 		events := s.ask(t, s, s.olderIn(mcp.LegacyJune, calling, callsAsk+`,"_meta":{"progressToken":"p"}`)).Events()
 		one := nextQuestion(t, events)
-		if said := heardNext(t, events); !strings.Contains(said, "still here") {
-			t.Errorf("heard %s", said)
+		if text := heardNext(t, events); !strings.Contains(text, "still here") {
+			t.Errorf("heard %s", text)
 		}
 		s.reply(mcp.LegacyJune, one, `"result":`+acceptsAda)
 		two := nextQuestion(t, events)
@@ -176,7 +176,7 @@ func TestOpenQuestion_UpdatesAndSecondQuestion(t *testing.T) {
 		if bodies, _ := read(t, events); len(bodies) != 1 || !strings.Contains(bodies[0], "hello Ada") {
 			t.Errorf("heard %s", bodies)
 		}
-		if got := s.asker.heard(""); len(got) != 2 || !strings.Contains(got[1], `"id":"q2"`) || !strings.Contains(got[1], "Eve") {
+		if got := s.asker.received(""); len(got) != 2 || !strings.Contains(got[1], `"id":"q2"`) || !strings.Contains(got[1], "Eve") {
 			t.Errorf("the server heard %s", got)
 		}
 	})
@@ -210,7 +210,7 @@ func TestOpenQuestion_AskedAgainAfterStreamLoss(t *testing.T) {
 	}, func(s *stage) {
 		t := s.t
 		s.asker.support = "required"
-		id := s.asked(t, s.ask(t, s, s.asks(invoking, called)))
+		id := s.requested(t, s.ask(t, s, s.asks(invoking, called)))
 		s.asker.resume <- struct{}{}
 		synctest.Wait()
 		if got := s.stands(s, id); got != "WORKING" {
@@ -224,7 +224,7 @@ func TestOpenQuestion_AskedAgainAfterStreamLoss(t *testing.T) {
 		if done := s.ask(t, s, s.answers(id, "Eve")); !strings.Contains(string(done.Wire().Body), "hello Ada") {
 			t.Errorf("the answer leads to %s", done.Wire().Body)
 		}
-		if got := s.asker.heard(""); len(got) != 1 || !strings.Contains(got[0], `"id":"q2"`) || !strings.Contains(got[0], "Eve") {
+		if got := s.asker.received(""); len(got) != 1 || !strings.Contains(got[0], `"id":"q2"`) || !strings.Contains(got[0], "Eve") {
 			t.Errorf("the server heard %s", got)
 		}
 	})

@@ -33,7 +33,7 @@ func BenchmarkExchange_FiftyRules(b *testing.B) {
 
 func exchange(b *testing.B, settings gateway.Settings) {
 	b.Helper()
-	env := newBed(b, settings, policy.Rules{Open: true})
+	env := newFixture(b, settings, policy.Rules{Open: true})
 	const batch = 512
 	for b.Loop() {
 		b.StopTimer()
@@ -64,7 +64,7 @@ func exchange(b *testing.B, settings gateway.Settings) {
 func BenchmarkWorkflow_WithAndWithoutStart(b *testing.B) {
 	for name, begun := range map[string]bool{"without a start": false, "with a start": true} {
 		b.Run(name, func(b *testing.B) {
-			env := newBed(b, gateway.Settings{}, policy.Rules{Open: true})
+			env := newFixture(b, gateway.Settings{}, policy.Rules{Open: true})
 			first, err := env.Exchange(b.Context(), env.call(addBody))
 			if err != nil {
 				b.Fatal(err)

@@ -101,7 +101,7 @@ func (h *hotel) count(tool string) (n int) {
 
 // bookingGateway is a bed whose agent is a hotel.
 type bookingGateway struct {
-	*bed
+	*fixture
 	hotel *hotel
 	wid   string
 	last  ect.ID // what the next call names as its parent
@@ -110,7 +110,7 @@ type bookingGateway struct {
 func newBookings(t testing.TB, settings gateway.Settings, edits ...func(*gateway.Deps)) *bookingGateway {
 	t.Helper()
 	b := &bookingGateway{hotel: &hotel{booked: map[string]string{}}}
-	b.bed = newBed(t, settings, policy.Rules{Open: true}, append(edits, func(d *gateway.Deps) {
+	b.fixture = newFixture(t, settings, policy.Rules{Open: true}, append(edits, func(d *gateway.Deps) {
 		agent, _ := d.Directory.Find("calculator")
 		agent.Undo = undoRules(t)
 		if err := d.Directory.Put(agent); err != nil {

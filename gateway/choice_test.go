@@ -77,7 +77,7 @@ func TestChoice_AsksWhichTool(t *testing.T) {
 				if !strings.Contains(text, c.ends) {
 					t.Errorf("it leads to %s", text)
 				}
-				if calls := s.asker.heard(calling); c.calls == "" && len(calls) != 0 || c.calls != "" && (len(calls) != 1 || !strings.Contains(calls[0], c.calls)) {
+				if calls := s.asker.received(calling); c.calls == "" && len(calls) != 0 || c.calls != "" && (len(calls) != 1 || !strings.Contains(calls[0], c.calls)) {
 					t.Errorf("the server heard %s, expected %s", calls, c.calls)
 				}
 			})
@@ -101,11 +101,11 @@ func TestChoice_ThenArguments(t *testing.T) {
 				t.Errorf("%s leads to %s", old, got)
 			}
 		}
-		if got := s.outcome(s.names(id, `{"data":{"a":1,"b":2}}`)); !strings.Contains(got, "COMPLETED") || len(s.asker.heard(calling)) != 1 {
+		if got := s.outcome(s.names(id, `{"data":{"a":1,"b":2}}`)); !strings.Contains(got, "COMPLETED") || len(s.asker.received(calling)) != 1 {
 			t.Errorf("it leads to %s; the server heard %s", got, s.asker.bodies)
 		}
 		_, err := s.Exchange(t.Context(), s.names(id, `{"text":"ask"}`))
-		if refused, ok := errors.AsType[*canonical.Error](err); !ok || refused.Message != "the task has ended" || len(s.asker.heard(calling)) != 1 {
+		if refused, ok := errors.AsType[*canonical.Error](err); !ok || refused.Message != "the task has ended" || len(s.asker.received(calling)) != 1 {
 			t.Errorf("an answer to the first question, too late: %v; the server heard %s", err, s.asker.bodies)
 		}
 	})

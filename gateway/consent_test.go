@@ -64,15 +64,15 @@ func TestConsent_RetryOfAModernClient(t *testing.T) {
 					s.asker.version = c.version
 				}
 				call := s.retried(c.tool)
-				asked := s.outcome(call(""))
+				requested := s.outcome(call(""))
 				var env struct {
 					Result struct {
 						RequestState  string
 						InputRequests map[string]json.RawMessage
 					}
 				}
-				if err := json.Unmarshal([]byte(asked), &env); err != nil || len(env.Result.InputRequests[c.key]) == 0 {
-					t.Fatalf("it is asked %s", asked)
+				if err := json.Unmarshal([]byte(requested), &env); err != nil || len(env.Result.InputRequests[c.key]) == 0 {
+					t.Fatalf("it is asked %s", requested)
 				}
 				before := len(s.agent.bodies) + len(s.asker.bodies)
 				state := `,"requestState":"` + env.Result.RequestState + `"`
@@ -89,8 +89,8 @@ func TestConsent_RetryOfAModernClient(t *testing.T) {
 						t.Errorf("the retry with %q leads to %s, expected %s", more, got, want)
 					}
 				}
-				if heard := len(s.agent.bodies) + len(s.asker.bodies); heard != before {
-					t.Errorf("the agent heard %d messages more: %s %s", heard-before, s.agent.bodies, s.asker.bodies)
+				if received := len(s.agent.bodies) + len(s.asker.bodies); received != before {
+					t.Errorf("the agent heard %d messages more: %s %s", received-before, s.agent.bodies, s.asker.bodies)
 				}
 				done := make(chan string, 1)
 				go func() { done <- s.outcome(call(state + `,"inputResponses":{"` + c.key + `":` + c.accept + `}`)) }()
@@ -160,7 +160,7 @@ func TestConsent_A2ACallerAnswersAForm(t *testing.T) {
 			t.Parallel()
 			play(t, map[string][]scene{calling: {{reply: result(pending)}, {reply: result(complete)}}}, func(s *stage) {
 				t := s.t
-				id := s.asked(t, s.ask(t, s, s.asks(invoking, called)))
+				id := s.requested(t, s.ask(t, s, s.asks(invoking, called)))
 				answering := func(part string) transport.Call {
 					return s.asks(invoking, `{"message":{"messageId":"m2","taskId":"`+id+`","role":"ROLE_USER","parts":[`+part+`]}}`)
 				}
@@ -188,7 +188,7 @@ func TestConsent_AnotherCaller(t *testing.T) {
 	stranger := identity.Caller{Peer: ect.Peer{ID: "spiffe://example.com/other"}}
 	play(t, map[string][]scene{calling: {{reply: result(pending)}, {reply: result(complete)}}}, func(s *stage) {
 		t := s.t
-		id := s.asked(t, s.ask(t, s, s.asks(invoking, called)))
+		id := s.requested(t, s.ask(t, s, s.asks(invoking, called)))
 		answer := s.asks(invoking, `{"message":{"messageId":"m2","taskId":"`+id+`","role":"ROLE_USER","parts":[{"data":{"name":"Ada"}}]}}`)
 		theirs := answer
 		theirs.Caller = stranger
@@ -223,15 +223,15 @@ func TestConsent_AnotherCaller(t *testing.T) {
 // (MCP, sampling).
 func TestConsent_SamplingWantsAResult(t *testing.T) {
 	t.Parallel()
-	for _, said := range []string{`{"action":"accept"}`, `{"action":"accept","content":{"text":"it"}}`, `{}`, `{"role":"assistant","content":{"type":"text","text":"it"}}`} {
+	for _, text := range []string{`{"action":"accept"}`, `{"action":"accept","content":{"text":"it"}}`, `{}`, `{"role":"assistant","content":{"type":"text","text":"it"}}`} {
 		play(t, map[string][]scene{calling: {{reply: asksFor(`"k":`+wantsLLM, "s-1")}}}, func(s *stage) {
 			t := s.t
 			call := s.olderIn(mcp.Legacy, calling, callsAsk)
 			call.CanAnswer = []canonical.Mode{canonical.ModeSampling}
 			events := s.ask(t, s, call).Events()
-			s.reply(mcp.Legacy, nextQuestion(t, events), `"result":`+said)
-			if bodies, _ := read(t, events); len(bodies) != 1 || !strings.Contains(bodies[0], `"error"`) || len(s.asker.heard(calling)) != 1 {
-				t.Errorf("%s leads to %s; the server heard %s", said, bodies, s.asker.bodies)
+			s.reply(mcp.Legacy, nextQuestion(t, events), `"result":`+text)
+			if bodies, _ := read(t, events); len(bodies) != 1 || !strings.Contains(bodies[0], `"error"`) || len(s.asker.received(calling)) != 1 {
+				t.Errorf("%s leads to %s; the server heard %s", text, bodies, s.asker.bodies)
 			}
 		})
 	}
@@ -269,17 +269,17 @@ func TestConsent_ArgumentsOfATool(t *testing.T) {
 				t := s.t
 				s.asker.typed = c.schema
 				got := s.ask(t, s, s.asks(invoking, `{"message":{"messageId":"m1","role":"ROLE_USER","parts":[{"text":"`+c.text+`"}],"metadata":{"urn:aepb:translation:1":{"skill":"ask"}}}}`))
-				said := string(got.Wire().Body)
+				output := string(got.Wire().Body)
 				if c.answer != "" {
 					id, state := taskIn(t, got.Wire().Body)
 					if state != "TASK_STATE_INPUT_REQUIRED" {
 						t.Fatalf("it is asked %s", got.Wire().Body)
 					}
-					said = s.outcome(s.asks(invoking, `{"message":{"messageId":"m2","taskId":"`+id+`","role":"ROLE_USER","parts":[`+c.answer+`]}}`))
+					output = s.outcome(s.asks(invoking, `{"message":{"messageId":"m2","taskId":"`+id+`","role":"ROLE_USER","parts":[`+c.answer+`]}}`))
 				}
-				heard := strings.Join(s.asker.heard(calling), "")
-				if !strings.Contains(said, c.ends) || c.calls == "" && heard != "" || !strings.Contains(heard, c.calls) {
-					t.Errorf("it leads to %s; the server heard %s", said, heard)
+				received := strings.Join(s.asker.received(calling), "")
+				if !strings.Contains(output, c.ends) || c.calls == "" && received != "" || !strings.Contains(received, c.calls) {
+					t.Errorf("it leads to %s; the server heard %s", output, received)
 				}
 			})
 		})
@@ -305,9 +305,9 @@ func TestConsent_ArgumentsOfAnAttestedCall(t *testing.T) {
 		if state != "TASK_STATE_INPUT_REQUIRED" {
 			t.Fatalf("the task is %s", state)
 		}
-		said := s.outcome(s.asks(invoking, `{"message":{"messageId":"m2","taskId":"`+id+`","role":"ROLE_USER","parts":[{"data":{"a":1,"b":2}}]}}`))
-		if heard := strings.Join(s.asker.heard(calling), ""); !strings.Contains(said, "COMPLETED") || !strings.Contains(heard, `"arguments":{"a":1,"b":2}`) {
-			t.Errorf("the answer leads to %s; the server heard %s", said, heard)
+		text := s.outcome(s.asks(invoking, `{"message":{"messageId":"m2","taskId":"`+id+`","role":"ROLE_USER","parts":[{"data":{"a":1,"b":2}}]}}`))
+		if received := strings.Join(s.asker.received(calling), ""); !strings.Contains(text, "COMPLETED") || !strings.Contains(received, `"arguments":{"a":1,"b":2}`) {
+			t.Errorf("the answer leads to %s; the server heard %s", text, received)
 		}
 	})
 }
@@ -325,7 +325,7 @@ func TestConsent_QuestionThatCannotBeSaid(t *testing.T) {
 			t.Errorf("the call leads to %v", err)
 		}
 		synctest.Wait()
-		if len(s.asker.heard(canceledCall)) != 1 {
+		if len(s.asker.received(canceledCall)) != 1 {
 			t.Errorf("the server heard %s", s.asker.bodies)
 		}
 		if list := s.says(s.asks("ListTasks", `{}`)); strings.Contains(list, "INPUT_REQUIRED") {
@@ -343,7 +343,7 @@ func TestConsent_WhatACallerAnswers(t *testing.T) {
 			call := s.olderIn(version, calling, callsAsk)
 			call.CanAnswer = []canonical.Mode{canonical.ModeSampling}
 			s.ask(s.t, s, call)
-			if told := strings.Contains(s.asker.last(), `"sampling"`); told != want {
+			if notified := strings.Contains(s.asker.last(), `"sampling"`); notified != want {
 				s.t.Errorf("of a caller of %s the server is told %s", version, s.asker.last())
 			}
 		})

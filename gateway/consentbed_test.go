@@ -90,8 +90,8 @@ func (c *codec) document(w translators.Wire) []byte {
 	return c.doc(w)
 }
 
-// bed is a gateway that waits for the answers of one caller.
-type bed struct {
+// fixture is a gateway that waits for the answers of one caller.
+type fixture struct {
 	*Gateway
 	t      testing.TB
 	codec  *codec
@@ -99,9 +99,9 @@ type bed struct {
 	key    store.EntryKey
 }
 
-const bedCaller = "spiffe://example.com/client"
+const fixtureCaller = "spiffe://example.com/client"
 
-func newBed(t testing.TB, c *codec, inputs []canonical.Input) *bed {
+func newFixture(t testing.TB, c *codec, inputs []canonical.Input) *fixture {
 	t.Helper()
 	memory, err := state.New(state.Config{}, state.Deps{Now: time.Now})
 	if err != nil {
@@ -117,7 +117,7 @@ func newBed(t testing.TB, c *codec, inputs []canonical.Input) *bed {
 		NewID: func() string { return string(ect.NewID()) },
 	}, instance: "here"}
 	g.admission = &admission.Service{Deps: admission.Deps{Registry: registry, Network: g.Network}}
-	b := &bed{Gateway: g, t: t, codec: c, inputs: inputs}
+	b := &fixture{Gateway: g, t: t, codec: c, inputs: inputs}
 	if err := g.startWorkers(0, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -132,11 +132,11 @@ func newBed(t testing.TB, c *codec, inputs []canonical.Input) *bed {
 }
 
 // exchange is one message of the caller to an MCP server of 2026-07-28.
-func (b *bed) exchange(w translators.Wire) *request {
+func (b *fixture) exchange(w translators.Wire) *request {
 	return &request{
 		settings: &Settings{}, scope: &scope{}, trail: attest.Begin(),
 		in: admission.Admitted{
-			Call:   transport.Call{Agent: "agent", Session: "session", Caller: identity.Caller{Peer: ect.Peer{ID: bedCaller}}, Wire: w},
+			Call:   transport.Call{Agent: "agent", Session: "session", Caller: identity.Caller{Peer: ect.Peer{ID: fixtureCaller}}, Wire: w},
 			Source: b.codec.form, Features: translators.FeaturesOf(b.codec.form),
 		},
 		to: destination.Destination{Codec: formMCP, Features: translators.FeaturesOf(formMCP), Agent: directory.Agent{Name: "agent"}}, route: routing.Route{Endpoint: transport.Endpoint{Version: mcp.Modern}},
@@ -144,7 +144,7 @@ func (b *bed) exchange(w translators.Wire) *request {
 }
 
 // asks puts a question of a round on record.
-func (b *bed) asks(round int) {
+func (b *fixture) asks(round int) {
 	b.t.Helper()
 	rec, err := b.tasks.Load(b.t.Context(), b.key)
 	if err != nil {
@@ -168,7 +168,7 @@ func (b *bed) asks(round int) {
 
 // hear takes one message and returns what the agent is told. False: the question is
 // still open.
-func (b *bed) hear(w translators.Wire) ([]canonical.Answer, bool) {
+func (b *fixture) hear(w translators.Wire) ([]canonical.Answer, bool) {
 	b.t.Helper()
 	m, err := b.codec.form.Decode(w)
 	if err != nil {
@@ -190,16 +190,16 @@ func (b *bed) hear(w translators.Wire) ([]canonical.Answer, bool) {
 	if err := b.claimInput(b.t.Context(), x); err != nil {
 		b.t.Fatal(err)
 	}
-	told, ok := x.message.Body.(*canonical.Invoke)
+	notified, ok := x.message.Body.(*canonical.Invoke)
 	if !ok {
 		b.t.Fatalf("the agent is told %+v", x.message.Body)
 	}
-	return told.Answers, true
+	return notified.Answers, true
 }
 
 // asksAgain: the message lacks answers, and its caller is asked again, which this
 // gateway has no means for.
-func (b *bed) asksAgain(invoke *canonical.Invoke) bool {
+func (b *fixture) asksAgain(invoke *canonical.Invoke) bool {
 	rec, err := b.tasks.Load(b.t.Context(), b.key)
 	if err != nil || rec == nil {
 		b.t.Fatal("the record is gone")
@@ -214,7 +214,7 @@ const firstRound = 1
 
 // hearAll takes a stream of messages to questions on record. Once a question is
 // answered, the next message finds none, and then the agent asks again.
-func (b *bed) hearAll(messages []fuzzedMessage, says func([]canonical.Input, []byte) claims) (heard []canonical.Answer) {
+func (b *fixture) hearAll(messages []fuzzedMessage, says func([]canonical.Input, []byte) claims) (received []canonical.Answer) {
 	b.t.Helper()
 	round, open := firstRound, true
 	b.asks(round)
@@ -231,12 +231,12 @@ func (b *bed) hearAll(messages []fuzzedMessage, says func([]canonical.Input, []b
 		}
 		w := b.codec.wire(b.t, m, at)
 		answers, done := b.hear(w)
-		said := says(b.inputs, b.codec.document(w))
+		answer := says(b.inputs, b.codec.document(w))
 		if !open || b.codec.state && at != current {
-			said = nil // to a question that is answered
+			answer = nil // to a question that is answered
 		}
-		judge(b.t, answers, said, w.Body)
-		heard = append(heard, answers...)
+		judge(b.t, answers, answer, w.Body)
+		received = append(received, answers...)
 		switch {
 		case done:
 			round, open = round+1, false
@@ -245,7 +245,7 @@ func (b *bed) hearAll(messages []fuzzedMessage, says func([]canonical.Input, []b
 			b.asks(round)
 		}
 	}
-	return heard
+	return received
 }
 
 // idOf is the id of a question that was asked in the middle of a stream.
@@ -255,7 +255,7 @@ func idOf(question, round int) string {
 
 // replyTo is the id that a fuzzed key stands for: of a question, by the key, and
 // of the question of an earlier round, by the key after "earlier ".
-func (b *bed) replyTo(key string) string {
+func (b *fixture) replyTo(key string) string {
 	for i, in := range b.inputs {
 		switch key {
 		case in.Key:
@@ -269,7 +269,7 @@ func (b *bed) replyTo(key string) string {
 
 // hearReplies takes the answers to questions of an open stream, each a message that
 // names its question by an id. The first to each counts.
-func (b *bed) hearReplies(answers []fuzzedAnswer, says func(key string, body []byte) (claim, bool)) []canonical.Answer {
+func (b *fixture) hearReplies(answers []fuzzedAnswer, says func(key string, body []byte) (claim, bool)) []canonical.Answer {
 	b.t.Helper()
 	ctx := b.t.Context()
 	x := b.exchange(translators.Wire{})
@@ -282,7 +282,7 @@ func (b *bed) hearReplies(answers []fuzzedAnswer, says func(key string, body []b
 			}
 		}
 	}
-	said, first := claims{}, map[string]bool{}
+	answer, first := claims{}, map[string]bool{}
 	var all []byte
 	for _, a := range answers {
 		id := b.replyTo(a.key)
@@ -303,7 +303,7 @@ func (b *bed) hearReplies(answers []fuzzedAnswer, says func(key string, body []b
 			if id == idOf(i, firstRound) && !first[in.Key] {
 				first[in.Key] = true
 				c, ok := says(in.Key, w.Body)
-				said.add(in.Key, c, ok)
+				answer.add(in.Key, c, ok)
 			}
 		}
 	}
@@ -319,7 +319,7 @@ func (b *bed) hearReplies(answers []fuzzedAnswer, says func(key string, body []b
 	if waits.Take(l.Answers); waits.Refused != nil {
 		return nil
 	}
-	heard := waits.All()
-	judge(b.t, heard, said, all)
-	return heard
+	received := waits.All()
+	judge(b.t, received, answer, all)
+	return received
 }

@@ -23,15 +23,15 @@ import (
 func fuzzMessages(f *testing.F, good fuzzedAnswer, codecs []codec, says func([]canonical.Input, []byte) claims) {
 	f.Helper()
 	for i := range codecs {
-		heard := newBed(f, &codecs[i], inputsOfSet(0)).hearAll([]fuzzedMessage{{answers: []fuzzedAnswer{good}}}, says)
-		if len(heard) != 1 || heard[0].Action != canonical.Accept || string(heard[0].Value) != `{"name":"Ada"}` {
-			f.Fatalf("%s: the agent hears %+v of an answer that accepts", codecs[i].name, heard)
+		received := newFixture(f, &codecs[i], inputsOfSet(0)).hearAll([]fuzzedMessage{{answers: []fuzzedAnswer{good}}}, says)
+		if len(received) != 1 || received[0].Action != canonical.Accept || string(received[0].Value) != `{"name":"Ada"}` {
+			f.Fatalf("%s: the agent hears %+v of an answer that accepts", codecs[i].name, received)
 		}
 	}
-	try := func(b *bed, stream []fuzzedMessage) { b.hearAll(stream, says) }
+	try := func(b *fixture, stream []fuzzedMessage) { b.hearAll(stream, says) }
 	trySeeds(f, codecs, good, try)
 	f.Fuzz(func(t *testing.T, of, set uint8, stream string) {
-		try(newBed(t, &codecs[int(of)%len(codecs)], inputsOfSet(set)), readStream(stream))
+		try(newFixture(t, &codecs[int(of)%len(codecs)], inputsOfSet(set)), readStream(stream))
 	})
 }
 
@@ -39,12 +39,12 @@ func fuzzMessages(f *testing.F, good fuzzedAnswer, codecs []codec, says func([]c
 func fuzzReplies(f *testing.F, good fuzzedAnswer, codecs []codec, says func(string, []byte) (claim, bool)) {
 	f.Helper()
 	for i := range codecs {
-		heard := newBed(f, &codecs[i], inputsOfSet(0)).hearReplies([]fuzzedAnswer{good}, says)
-		if len(heard) != 1 || heard[0].Action != canonical.Accept || string(heard[0].Value) != `{"name":"Ada"}` {
-			f.Fatalf("%s: the agent hears %+v of an answer that accepts", codecs[i].name, heard)
+		received := newFixture(f, &codecs[i], inputsOfSet(0)).hearReplies([]fuzzedAnswer{good}, says)
+		if len(received) != 1 || received[0].Action != canonical.Accept || string(received[0].Value) != `{"name":"Ada"}` {
+			f.Fatalf("%s: the agent hears %+v of an answer that accepts", codecs[i].name, received)
 		}
 	}
-	try := func(b *bed, stream []fuzzedMessage) {
+	try := func(b *fixture, stream []fuzzedMessage) {
 		var answers []fuzzedAnswer
 		for _, m := range stream {
 			answers = append(answers, m.answers...)
@@ -53,7 +53,7 @@ func fuzzReplies(f *testing.F, good fuzzedAnswer, codecs []codec, says func(stri
 	}
 	trySeeds(f, codecs, good, try)
 	f.Fuzz(func(t *testing.T, of, set uint8, stream string) {
-		try(newBed(t, &codecs[int(of)%len(codecs)], inputsOfSet(set)), readStream(stream))
+		try(newFixture(t, &codecs[int(of)%len(codecs)], inputsOfSet(set)), readStream(stream))
 	})
 }
 
@@ -149,8 +149,8 @@ func messages(form translators.Translator, version string, kind partKind, method
 	}
 }
 
-func claimsOfMessage(asked []canonical.Input, body []byte) claims {
-	return claimsOfParts(asked, listOf(at(body, "params", "message", "parts")))
+func claimsOfMessage(request []canonical.Input, body []byte) claims {
+	return claimsOfParts(request, listOf(at(body, "params", "message", "parts")))
 }
 
 // values accepts the question for a name with bare data.
@@ -188,23 +188,23 @@ func FuzzConsent_A2ABeside(f *testing.F) {
 	good.text = "Ada"
 	fuzzMessages(f, good, []codec{
 		besides(a2a.Version, "SendMessage", newMessage), besides(a2a.Version03, "message/send", oldMessage),
-	}, func(asked []canonical.Input, body []byte) claims {
+	}, func(request []canonical.Input, body []byte) claims {
 		list := listOf(at(body, "params", "metadata", "urn:aepb:translation:1", "canon", "answers"))
 		if len(list) == 0 || slices.ContainsFunc(list, func(raw json.RawMessage) bool { return !isBeside(raw) }) {
-			return claimsOfMessage(asked, body) // the words count
+			return claimsOfMessage(request, body) // the words count
 		}
-		said := claims{}
+		answer := claims{}
 		for _, raw := range list {
-			key, action := asked[0].Key, at(raw, "action")
+			key, action := request[0].Key, at(raw, "action")
 			if named, ok := textIn(at(raw, "key")); ok {
 				key = named
-			} else if len(asked) > 1 {
+			} else if len(request) > 1 {
 				continue
 			}
 			c, ok := claimOf(key, at(raw, "content"))
-			said.add(key, c, ok && string(action) == `"accept"`)
+			answer.add(key, c, ok && string(action) == `"accept"`)
 		}
-		return said
+		return answer
 	})
 }
 
@@ -275,9 +275,9 @@ func bareOf(a fuzzedAnswer) string {
 }
 
 func FuzzConsent_AINPText(f *testing.F) {
-	fuzzMessages(f, fuzzedAnswer{text: "Ada"}, []codec{ainpNotes(noteText)}, func(asked []canonical.Input, body []byte) claims {
-		said := at(body, "payload", "semantics", "body")
-		return claimsOfPlain(asked, partsSaid(said))
+	fuzzMessages(f, fuzzedAnswer{text: "Ada"}, []codec{ainpNotes(noteText)}, func(request []canonical.Input, body []byte) claims {
+		content := at(body, "payload", "semantics", "body")
+		return claimsOfPlain(request, partsSaid(content))
 	})
 }
 
@@ -287,24 +287,24 @@ func partsSaid(text []byte) []json.RawMessage {
 }
 
 func FuzzConsent_AINPData(f *testing.F) {
-	fuzzMessages(f, values(), []codec{ainpNotes(noteData)}, func(asked []canonical.Input, body []byte) claims {
-		return claimsOfPlain(asked, listOf(at(body, "payload", "aepb", "parts")))
+	fuzzMessages(f, values(), []codec{ainpNotes(noteData)}, func(request []canonical.Input, body []byte) claims {
+		return claimsOfPlain(request, listOf(at(body, "payload", "aepb", "parts")))
 	})
 }
 
 func FuzzConsent_AINPAnswers(f *testing.F) {
-	fuzzMessages(f, ada(), []codec{ainpNotes(noteKeyed)}, func(asked []canonical.Input, body []byte) claims {
-		said := claimsOfEnvelope(asked, at(body, "payload", "aepb", "answers"))
+	fuzzMessages(f, ada(), []codec{ainpNotes(noteKeyed)}, func(request []canonical.Input, body []byte) claims {
+		answer := claimsOfEnvelope(request, at(body, "payload", "aepb", "answers"))
 		if len(listOf(at(body, "payload", "aepb", "answers"))) == 0 {
-			said = claimsOfPlain(asked, partsSaid(at(body, "payload", "semantics", "body")))
+			answer = claimsOfPlain(request, partsSaid(at(body, "payload", "semantics", "body")))
 		}
-		return said
+		return answer
 	})
 }
 
 func FuzzConsent_AINPTask(f *testing.F) {
-	fuzzMessages(f, ada(), []codec{ainpNotes(noteTask)}, func(asked []canonical.Input, body []byte) claims {
-		return claimsOfEnvelope(asked, at(body, "payload", "aepb", "query_answers"))
+	fuzzMessages(f, ada(), []codec{ainpNotes(noteTask)}, func(request []canonical.Input, body []byte) claims {
+		return claimsOfEnvelope(request, at(body, "payload", "aepb", "query_answers"))
 	})
 }
 
@@ -358,19 +358,19 @@ func FuzzConsent_UACPData(f *testing.F) {
 func FuzzConsent_UACPAnswers(f *testing.F) {
 	good := ada()
 	good.text = "Ada"
-	fuzzMessages(f, good, []codec{uacpNotes(noteKeyed)}, func(asked []canonical.Input, payload []byte) claims {
+	fuzzMessages(f, good, []codec{uacpNotes(noteKeyed)}, func(request []canonical.Input, payload []byte) claims {
 		if list := at(payload, "aepb", "answers"); len(listOf(list)) > 0 {
-			return claimsOfEnvelope(asked, list)
+			return claimsOfEnvelope(request, list)
 		}
-		return claimsOfBody(asked, payload)
+		return claimsOfBody(request, payload)
 	})
 }
 
 // claimsOfBody are those of what a µACP message says: a text, or a JSON value.
-func claimsOfBody(asked []canonical.Input, payload []byte) claims {
+func claimsOfBody(request []canonical.Input, payload []byte) claims {
 	body := at(payload, "body")
 	if _, text := textIn(body); text {
-		return claimsOfPlain(asked, partsSaid(body))
+		return claimsOfPlain(request, partsSaid(body))
 	}
-	return claimsOfPlain(asked, []json.RawMessage{json.RawMessage(`{"data":` + string(body) + `}`)})
+	return claimsOfPlain(request, []json.RawMessage{json.RawMessage(`{"data":` + string(body) + `}`)})
 }

@@ -54,7 +54,7 @@ func questionsWithoutValues() []canonical.Input {
 // asker asks callers of one kind, each of its questions until it is answered.
 type asker struct {
 	codec *codec
-	open  map[int]*bed
+	open  map[int]*fixture
 }
 
 // says gives one message to a gateway that waits for the answer to a question, and returns
@@ -62,7 +62,7 @@ type asker struct {
 func (a *asker) says(t *testing.T, question int, answer fuzzedAnswer) canonical.Action {
 	t.Helper()
 	if a.open[question] == nil {
-		a.open[question] = newBed(t, a.codec, questionsWithoutValues()[question:question+1])
+		a.open[question] = newFixture(t, a.codec, questionsWithoutValues()[question:question+1])
 		a.open[question].asks(firstRound)
 	}
 	answers, done := a.open[question].hear(a.codec.wire(t, fuzzedMessage{answers: []fuzzedAnswer{answer}}, execution.StateOf(firstRound, theTask)))
@@ -90,7 +90,7 @@ func TestConsent_NoIsNeverHeardAsAccept(t *testing.T) {
 	for name, c := range allKinds() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			seen, asks := map[canonical.Action]int{}, asker{c, map[int]*bed{}}
+			seen, asks := map[canonical.Action]int{}, asker{c, map[int]*fixture{}}
 			for i, word := range no {
 				answers := []fuzzedAnswer{{text: word}, {key: keySure, action: word}, {key: keySure, action: word, content: `{}`}}
 				shape := strings.ReplaceAll(shapes[i%len(shapes)], `"W"`, string(inJSON(word)))
@@ -135,7 +135,7 @@ func TestConsent_MeaningIsHeard(t *testing.T) {
 			c := &list[i]
 			t.Run(group+", "+string(c.form.Info().Binding)+" "+c.name, func(t *testing.T) {
 				t.Parallel()
-				asks := asker{c, map[int]*bed{}}
+				asks := asker{c, map[int]*fixture{}}
 				for _, m := range meanings {
 					for i, question := range questionsWithoutValues() {
 						answer := fuzzedAnswer{text: m.word}

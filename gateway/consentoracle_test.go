@@ -25,9 +25,9 @@ type claim struct {
 // claims are those of one message, by the keys of the questions.
 type claims map[string]claim
 
-func (c claims) add(key string, said claim, ok bool) {
+func (c claims) add(key string, answer claim, ok bool) {
 	if ok {
-		c[key] = said
+		c[key] = answer
 	}
 }
 
@@ -136,53 +136,53 @@ func isWord(text string) bool { return text == "accept" || text == "decline" || 
 
 // nameOf is the key of the question that an answer names, which it need not where
 // there is only one.
-func nameOf(asked []canonical.Input, key string) string {
-	if key == "" && len(asked) == 1 {
-		return asked[0].Key
+func nameOf(request []canonical.Input, key string) string {
+	if key == "" && len(request) == 1 {
+		return request[0].Key
 	}
 	return key
 }
 
 // claimsOfResponses are inputResponses of MCP.
-func claimsOfResponses(asked []canonical.Input, body []byte) claims {
-	said := claims{}
+func claimsOfResponses(request []canonical.Input, body []byte) claims {
+	answer := claims{}
 	responses, _ := membersOf(at(body, "params", "inputResponses"))
 	for key, raw := range responses {
-		key = nameOf(asked, key)
+		key = nameOf(request, key)
 		c, ok := claimOfResult(key, raw)
-		said.add(key, c, ok)
+		answer.add(key, c, ok)
 	}
-	return said
+	return answer
 }
 
 // claimsOfEnvelope are answers in an aepb object.
-func claimsOfEnvelope(asked []canonical.Input, list json.RawMessage) claims {
-	said := claims{}
+func claimsOfEnvelope(request []canonical.Input, list json.RawMessage) claims {
+	answer := claims{}
 	for _, raw := range listOf(list) {
 		key, _ := textIn(at(raw, "key"))
-		key = nameOf(asked, key)
+		key = nameOf(request, key)
 		action, _ := textIn(at(raw, "action"))
 		value := at(raw, "value")
 		switch {
 		case key == keyModel && action == "":
 			members, _ := membersOf(value)
-			said.add(key, claim{value: value}, isModelsWords(members))
+			answer.add(key, claim{value: value}, isModelsWords(members))
 		case action != "accept":
 		case value == nil && at(raw, "parts") != nil:
 			c, ok := claimOfText(key, strings.Join(textsIn(listOf(at(raw, "parts"))), "\n"))
-			said.add(key, c, ok)
+			answer.add(key, c, ok)
 		default:
 			c, ok := claimOf(key, value)
-			said.add(key, c, ok)
+			answer.add(key, c, ok)
 		}
 	}
-	return said
+	return answer
 }
 
 // claimsOfParts are those of a message of A2A: of parts for elicitations, if there are
 // any, else of what its parts say to the only question.
-func claimsOfParts(asked []canonical.Input, parts []json.RawMessage) claims {
-	said, elicited := claims{}, false
+func claimsOfParts(request []canonical.Input, parts []json.RawMessage) claims {
+	reply, elicited := claims{}, false
 	for _, part := range parts {
 		members, _ := membersOf(at(part, "data"))
 		answer, ok := membersOf(members["elicitation"])
@@ -191,28 +191,28 @@ func claimsOfParts(asked []canonical.Input, parts []json.RawMessage) claims {
 		}
 		elicited = true
 		key, named := textIn(answer["key"])
-		key, named = nameOf(asked, key), named || absent(answer["key"])
+		key, named = nameOf(request, key), named || absent(answer["key"])
 		action, _ := textIn(answer["action"])
 		implied := absent(answer["action"]) && answer["content"] != nil && key != keySure && key != keyVisit
 		if named && (action == "accept" || implied) {
 			c, ok := claimOf(key, answer["content"])
-			said.add(key, c, ok)
+			reply.add(key, c, ok)
 		}
 	}
 	if !elicited {
-		return claimsOfPlain(asked, parts)
+		return claimsOfPlain(request, parts)
 	}
-	return said
+	return reply
 }
 
 // claimsOfPlain are those of a message that has no answers of its own.
-func claimsOfPlain(asked []canonical.Input, parts []json.RawMessage) claims {
-	said := claims{}
-	if len(asked) == 1 {
-		c, ok := claimOfMessage(asked[0].Key, parts)
-		said.add(asked[0].Key, c, ok)
+func claimsOfPlain(request []canonical.Input, parts []json.RawMessage) claims {
+	answer := claims{}
+	if len(request) == 1 {
+		c, ok := claimOfMessage(request[0].Key, parts)
+		answer.add(request[0].Key, c, ok)
 	}
-	return said
+	return answer
 }
 
 func textsIn(parts []json.RawMessage) []string {
@@ -339,7 +339,7 @@ func claimOfDecision(key string, body []byte) (claim, bool) {
 }
 
 // judge holds what reaches the agent against what the message claims.
-func judge(t testing.TB, answers []canonical.Answer, said claims, body []byte) {
+func judge(t testing.TB, answers []canonical.Answer, answer claims, body []byte) {
 	t.Helper()
 	for _, a := range answers {
 		if a.Action == "" && a.Key != keyModel {
@@ -351,7 +351,7 @@ func judge(t testing.TB, answers []canonical.Answer, said claims, body []byte) {
 			}
 			continue
 		}
-		c, ok := said[a.Key]
+		c, ok := answer[a.Key]
 		got := a.Value
 		if len(a.Parts) > 0 {
 			var texts []string

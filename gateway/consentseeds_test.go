@@ -48,7 +48,7 @@ const seedEvery = 16
 
 // trySeeds tries streams of answers to each set of questions, in each of some codecs:
 // good ones, and ones with something bad, missing or too much. Some the fuzzer has too.
-func trySeeds(f *testing.F, codecs []codec, good fuzzedAnswer, try func(*bed, []fuzzedMessage)) {
+func trySeeds(f *testing.F, codecs []codec, good fuzzedAnswer, try func(*fixture, []fuzzedMessage)) {
 	f.Helper()
 	random := rand.New(rand.NewPCG(1, 2))
 	for of := range codecs {
@@ -62,7 +62,7 @@ func trySeeds(f *testing.F, codecs []codec, good fuzzedAnswer, try func(*bed, []
 				streams = append(streams, randomStream(random, keys))
 			}
 			for i, stream := range streams {
-				try(newBed(f, &codecs[of], inputsOfSet(uint8(set))), stream)
+				try(newFixture(f, &codecs[of], inputsOfSet(uint8(set))), stream)
 				if i%seedEvery == 0 {
 					f.Add(uint8(of), uint8(set), streamOf(stream...))
 				}

@@ -38,7 +38,7 @@ func TestContent_PromptsAndResourcesAsSkills(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBed(t, gateway.Settings{}, policy.Rules{Open: true})
+			b := newFixture(t, gateway.Settings{}, policy.Rules{Open: true})
 			b.agent.more, b.agent.result = content(), tc.result
 			body := strings.NewReplacer(`"add"`, `"`+tc.skill+`"`, `{"a":1,"b":2}`, tc.input).Replace(addBody)
 			call := b.translate(t, body)
@@ -65,14 +65,14 @@ func TestContent_PromptsAndResourcesAsSkills(t *testing.T) {
 // What does not fit a prompt is refused before anybody is asked; an answer that is no prompt's goes on as data.
 func TestContent_InvalidArgumentsAndReplies(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, gateway.Settings{}, policy.Rules{Open: true})
+	b := newFixture(t, gateway.Settings{}, policy.Rules{Open: true})
 	b.agent.more, b.agent.result = content(), `{"resultType":"complete","content":[{"type":"text","text":"no messages"}]}`
 	say := func(input string) error {
 		_, err := b.Exchange(t.Context(), b.translate(t, strings.NewReplacer(`"add"`, `"prompt.greet"`, `{"a":1,"b":2}`, input).Replace(addBody)))
 		return err
 	}
-	var said *canonical.Error
-	if err := say(`{"who":7}`); !errors.As(err, &said) || said.Code != canonical.CodeBadParams || len(b.agent.bodies) != 0 {
+	var reply *canonical.Error
+	if err := say(`{"who":7}`); !errors.As(err, &reply) || reply.Code != canonical.CodeBadParams || len(b.agent.bodies) != 0 {
 		t.Errorf("a number: %v", err)
 	}
 	if answer := b.exchange(t, b.translate(t, strings.NewReplacer(`"add"`, `"prompt.greet"`, `{"a":1,"b":2}`, `{"who":"you"}`).Replace(addBody))); !strings.Contains(string(answer.Wire().Body), "no messages") {
@@ -84,7 +84,7 @@ func TestContent_InvalidArgumentsAndReplies(t *testing.T) {
 // beside it; and the name of a prompt chooses it.
 func TestContent_DoesNotAffectSoleToolChoice(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, gateway.Settings{}, policy.Rules{Open: true})
+	b := newFixture(t, gateway.Settings{}, policy.Rules{Open: true})
 	b.agent.more, b.agent.sole = content(), true
 	text := `{"jsonrpc":"2.0","id":7,"method":"SendMessage","params":{"message":{"messageId":"m1","role":"ROLE_USER","parts":[{"text":"you"}]}}}`
 	if _, err := b.Exchange(t.Context(), b.call(text)); err != nil || !strings.Contains(string(b.agent.bodies[0]), `"name":"echo","arguments":{"message":"you"}`) {

@@ -15,7 +15,7 @@ import (
 // the source and no other, absent where it is absent (CPAT, Translation ECT Claims).
 func TestCPAT_EvidenceClaims(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, gateway.Settings{}, policy.Rules{Open: true})
+	b := newFixture(t, gateway.Settings{}, policy.Rules{Open: true})
 	for name, workflow := range map[string]string{"with a wid": string(ect.NewID()), "without": ""} {
 		token, err := b.caller.Signer(t, nil).Sign(ect.Claims{
 			Audience: []string{string(b.self.ID)}, Workflow: workflow, Act: "send_task", OutputHash: ect.Hash([]byte(addBody)),
@@ -66,7 +66,7 @@ func TestCPAT_EvidenceClaims(t *testing.T) {
 // the reader's own.
 func TestDialect_ChosenByReader(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, gateway.Settings{}, policy.Rules{Open: true}) // the agent is configured to read 01
+	b := newFixture(t, gateway.Settings{}, policy.Rules{Open: true}) // the agent is configured to read 01
 	own, err := b.caller.Signer(t, nil).SignAs(ect.Dialect00, ect.Claims{
 		Audience: []string{string(b.self.ID)}, Act: "send_task", OutputHash: ect.Hash([]byte(addBody)),
 	})

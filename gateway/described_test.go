@@ -31,7 +31,7 @@ func TestAttack_SuccessorDescribesListedAgent(t *testing.T) {
 			`.example/mcp"}],"ect_assurance_level":"L2","lifecycle":{"version":"1.0.0",` + lifecycle + `}}`
 	}
 	for _, listed := range []bool{true, false} {
-		b := newSignalBed(t, func(d *directory.Deps) {
+		b := newSignalFixture(t, func(d *directory.Deps) {
 			d.Client = documents{
 				"old.example":  document("old", `"status":"retired","successor":"https://heir.example/doc"`),
 				"heir.example": document("private", `"status":"active","successor":null`),

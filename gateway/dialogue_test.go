@@ -33,7 +33,7 @@ func TestConversation_ForgottenOwnerStartsAnother(t *testing.T) {
 		t := s.t
 		s.Conversations = forgetful{}
 		turn := strings.Replace(saying, `"messageId"`, `"contextId":"c1","messageId"`, 1)
-		var heard []string
+		var received []string
 		for _, who := range []identity.Caller{{}, {}, {Peer: ecttest.NewParty(t, "spiffe://example.com/stranger").Peer()}} {
 			call := s.a2a(invoking, turn)
 			if who.ID != "" {
@@ -42,10 +42,10 @@ func TestConversation_ForgottenOwnerStartsAnother(t *testing.T) {
 			s.ask(t, s, call)
 			_, name, _ := strings.Cut(s.agent.last(), `"contextId":"`)
 			name, _, _ = strings.Cut(name, `"`)
-			heard = append(heard, name)
+			received = append(received, name)
 		}
-		if heard[0] == "c1" || heard[0] != heard[1] || heard[2] == heard[0] || heard[2] == "c1" {
-			t.Errorf("the agent was told %q", heard)
+		if received[0] == "c1" || received[0] != received[1] || received[2] == received[0] || received[2] == "c1" {
+			t.Errorf("the agent was told %q", received)
 		}
 	})
 }
@@ -59,8 +59,8 @@ func TestConversation_KnownFromItsTask(t *testing.T) {
 		s.ask(t, s, s.a2a(invoking, saying))
 		s.Conversations = forgetful{}
 		s.ask(t, s, s.a2a(invoking, strings.Replace(saying, `"messageId"`, `"contextId":"c1","taskId":"t1","messageId"`, 1)))
-		if heard := s.agent.last(); !strings.Contains(heard, `"contextId":"c1"`) {
-			t.Errorf("the agent was told %s", heard)
+		if received := s.agent.last(); !strings.Contains(received, `"contextId":"c1"`) {
+			t.Errorf("the agent was told %s", received)
 		}
 	})
 }
@@ -69,7 +69,7 @@ func TestConversation_KnownFromItsTask(t *testing.T) {
 // Read as "unknown", it would fork the dialogue.
 func TestConversation_LookupErrorRefusesMessage(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, gateway.Settings{}, policy.Rules{Open: true})
+	b := newFixture(t, gateway.Settings{}, policy.Rules{Open: true})
 	b.Conversations = forgetful{err: &state.UnavailableError{RetryAfter: time.Second}}
 	_, err := b.Exchange(t.Context(), b.call(strings.Replace(addBody, `"messageId":"m1"`, `"messageId":"m1","contextId":"c1"`, 1)))
 	var refused *problem.RecordingError

@@ -91,7 +91,7 @@ func TestRevision_OfOtherCallers(t *testing.T) {
 	}
 	play(t, inSessions(), func(s *stage) {
 		s.asker.eras = mcp.Revisions()
-		id := s.asked(s.t, s.ask(s.t, s, s.asks(invoking, called)))
+		id := s.requested(s.t, s.ask(s.t, s, s.asks(invoking, called)))
 		go func() { // the server goes on once it has the answer
 			synctest.Wait()
 			close(s.asker.resume)

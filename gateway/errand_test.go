@@ -29,7 +29,7 @@ import (
 // gets the token of the request. Policy about protocols holds, and an unknown agent and a failing one are errors.
 func TestErrand_RecordsRequestAndReply(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, gateway.Settings{}, policy.Rules{Callers: []string{"spiffe://example.com/client"}})
+	b := newFixture(t, gateway.Settings{}, policy.Rules{Callers: []string{"spiffe://example.com/client"}})
 	wid, start := b.begin(t)
 	call := addition
 	lineage := attest.Lineage{Workflow: wid, Parents: []ect.ID{start.ID}}
@@ -73,7 +73,7 @@ func TestErrand_RecordsRequestAndReply(t *testing.T) {
 // callers by that: only the gateway itself sends errands.
 func TestAttack_CallerWithTheGatewaysName(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, gateway.Settings{}, policy.Rules{Callers: []string{"spiffe://example.com/client"}})
+	b := newFixture(t, gateway.Settings{}, policy.Rules{Callers: []string{"spiffe://example.com/client"}})
 	call := b.call(addBody)
 	call.Caller.Peer = b.self.Peer()
 	if _, err := b.Exchange(t.Context(), call); !errors.As(err, new(*policy.Forbidden)) {
@@ -110,7 +110,7 @@ func TestErrand_ReplyInStream(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				b := newBed(t, gateway.Settings{}, policy.Rules{Open: true})
+				b := newFixture(t, gateway.Settings{}, policy.Rules{Open: true})
 				b.agent.version = mcp.Legacy // whose servers may ask in a stream
 				wid, start := b.begin(t)
 				var closes ect.ID
@@ -186,7 +186,7 @@ func (s *lateStore) Get(ctx context.Context, refs ...ect.Ref) ([][]ect.Record, e
 func TestErrand_SentAgain(t *testing.T) {
 	t.Parallel()
 	late := &lateStore{}
-	b := newBed(t, gateway.Settings{}, policy.Rules{Open: true}, func(d *gateway.Deps) {
+	b := newFixture(t, gateway.Settings{}, policy.Rules{Open: true}, func(d *gateway.Deps) {
 		late.Store = d.Evidence
 		recorder, err := ect.NewRecorder(ect.RecorderDeps{Store: late})
 		if err != nil {

@@ -66,7 +66,7 @@ func TestOpenQuestion_OldestIsEvicted(t *testing.T) {
 			answers = append(answers, s.openQuestion())
 		}
 		synctest.Wait()
-		if notices := s.asker.heard(cancelsCall); len(notices) != 2 {
+		if notices := s.asker.received(cancelsCall); len(notices) != 2 {
 			t.Errorf("the server was told to stop %d times, expected 2", len(notices))
 		}
 		for i, answering := range answers[:2] {
@@ -98,7 +98,7 @@ func TestOpenQuestion_OfATaskStays(t *testing.T) {
 	t.Parallel()
 	withWorkers(t, 2, func(s *stage) {
 		t := s.t
-		ids := []string{s.asked(t, s.ask(t, s, s.asks(invoking, called))), s.asked(t, s.ask(t, s, s.asks(invoking, called)))}
+		ids := []string{s.requested(t, s.ask(t, s, s.asks(invoking, called))), s.requested(t, s.ask(t, s, s.asks(invoking, called)))}
 		for _, refused := range []transport.Call{s.asks(invoking, called), s.retried("ask")("")} {
 			answer, err := s.Exchange(t.Context(), refused)
 			if err == nil { // said on the stream that the call has begun

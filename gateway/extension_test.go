@@ -121,8 +121,8 @@ func TestTasksExtension_AnswerAndCancel(t *testing.T) {
 	t.Parallel()
 	asking := scene{events: []string{wholeTask("WORKING", ""), "", status("INPUT_REQUIRED", "how long?")}, end: errBroken}
 	for name, c := range map[string]struct {
-		method, more string
-		heard, state string
+		method, more    string
+		received, state string
 	}{
 		"answered": {"tasks/update", `,"inputResponses":{"reply":{"action":"accept","content":{"reply":"short"}}}`, `"short"`, "done it"},
 		"canceled": {"tasks/cancel", "", canceling, `"cancelled"`},
@@ -142,7 +142,7 @@ func TestTasksExtension_AnswerAndCancel(t *testing.T) {
 				}
 				s.ask(t, s, s.extended(c.method, `"taskId":"t1"`+c.more))
 				synctest.Wait()
-				if !strings.Contains(s.agent.last(), c.heard) {
+				if !strings.Contains(s.agent.last(), c.received) {
 					t.Errorf("the agent heard %s", s.agent.last())
 				}
 				if got := s.ask(t, s, s.extended("tasks/get", `"taskId":"t1"`)); !strings.Contains(string(got.Wire().Body), c.state) {

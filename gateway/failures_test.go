@@ -64,7 +64,7 @@ func TestFailure_LeavesEvidence(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBed(t, tc.settings, policy.Rules{Open: true})
+			b := newFixture(t, tc.settings, policy.Rules{Open: true})
 			if tc.agent != nil {
 				tc.agent(b.agent)
 			}
@@ -109,13 +109,13 @@ func TestFailure_LeavesEvidence(t *testing.T) {
 // evidence is found.
 func TestFailure_LogNamesItsWorkflow(t *testing.T) {
 	t.Parallel()
-	for name, edit := range map[string]func(*bed, *transport.Call){
-		"agent away":  func(b *bed, _ *transport.Call) { b.agent.fail = &transport.UnreachableError{} },
-		"not a call":  func(_ *bed, c *transport.Call) { c.Wire.Body = []byte(`{`) },
-		"no evidence": func(b *bed, c *transport.Call) { b.agent.fail, c.Evidence = &transport.UnreachableError{}, nil },
+	for name, edit := range map[string]func(*fixture, *transport.Call){
+		"agent away":  func(b *fixture, _ *transport.Call) { b.agent.fail = &transport.UnreachableError{} },
+		"not a call":  func(_ *fixture, c *transport.Call) { c.Wire.Body = []byte(`{`) },
+		"no evidence": func(b *fixture, c *transport.Call) { b.agent.fail, c.Evidence = &transport.UnreachableError{}, nil },
 	} {
 		var log bytes.Buffer
-		b := newBed(t, gateway.Settings{}, policy.Rules{Open: true}, func(d *gateway.Deps) { d.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+		b := newFixture(t, gateway.Settings{}, policy.Rules{Open: true}, func(d *gateway.Deps) { d.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 		call := b.call(addBody)
 		edit(b, &call)
 		answer, err := b.Exchange(t.Context(), call)
@@ -131,7 +131,7 @@ func TestFailure_LogNamesItsWorkflow(t *testing.T) {
 // Refusals before step 5 cost little and leave no ECT.
 func TestRefusal_ForbiddenAndRateLimitedBySource(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, gateway.Settings{}, policy.Rules{Callers: []string{"spiffe://example.com/somebody-else"}})
+	b := newFixture(t, gateway.Settings{}, policy.Rules{Callers: []string{"spiffe://example.com/somebody-else"}})
 	stranger := b.call(addBody)
 	_, err := b.Exchange(t.Context(), stranger)
 	var forbidden *policy.Forbidden
@@ -156,11 +156,11 @@ func TestRefusal_ForbiddenAndRateLimitedBySource(t *testing.T) {
 
 func TestECT_RequiredButMissing(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, gateway.Settings{RequireECT: true}, policy.Rules{Open: true})
+	b := newFixture(t, gateway.Settings{RequireECT: true}, policy.Rules{Open: true})
 	if _, err := b.Exchange(t.Context(), b.call(addBody)); !errors.Is(err, ect.ErrRequired) {
 		t.Errorf("native endpoint: got %v", err)
 	}
-	b = newBed(t, gateway.Settings{}, policy.Rules{Open: true})
+	b = newFixture(t, gateway.Settings{}, policy.Rules{Open: true})
 	call := b.call(addBody)
 	call.EntryPoint, call.To = transport.Translate, mcp.Binding
 	if _, err := b.Exchange(t.Context(), call); !errors.Is(err, ect.ErrRequired) {
@@ -170,7 +170,7 @@ func TestECT_RequiredButMissing(t *testing.T) {
 
 func TestConversation_UnattestedTurnsShareALineage(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, gateway.Settings{}, policy.Rules{Open: true})
+	b := newFixture(t, gateway.Settings{}, policy.Rules{Open: true})
 	turn := strings.Replace(addBody, `"messageId":"m1"`, `"messageId":"m1","contextId":"c1"`, 1)
 	var last ect.Claims
 	for i := range 10 {
@@ -196,7 +196,7 @@ func TestConversation_UnattestedTurnsShareALineage(t *testing.T) {
 // begins a dialogue of its own (R2).
 func TestConversation_NotSharedBetweenCallers(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, gateway.Settings{}, policy.Rules{Open: true})
+	b := newFixture(t, gateway.Settings{}, policy.Rules{Open: true})
 	turn := strings.Replace(addBody, `"messageId":"m1"`, `"messageId":"m1","contextId":"c1"`, 1)
 	workflow := ""
 	for i, id := range []ect.Identity{"spiffe://example.com/one", "spiffe://example.com/two"} {
@@ -219,7 +219,7 @@ func TestConversation_NotSharedBetweenCallers(t *testing.T) {
 // as parent has us on its path.
 func TestECT_ForeignTokenWithGatewaysJTI(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, gateway.Settings{}, policy.Rules{Open: true})
+	b := newFixture(t, gateway.Settings{}, policy.Rules{Open: true})
 	answer, err := b.Exchange(t.Context(), b.translate(t, addBody))
 	if err != nil {
 		t.Fatal(err)
@@ -269,7 +269,7 @@ func TestLineage_HopsAndLoops(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBed(t, gateway.Settings{}, policy.Rules{Open: true})
+			b := newFixture(t, gateway.Settings{}, policy.Rules{Open: true})
 			// The caller is a gateway: its ECT is a translation itself.
 			signer := b.caller
 			if tc.self {
@@ -314,7 +314,7 @@ func TestLineage_HopsAndLoops(t *testing.T) {
 func TestExchange_DuplicateInProgressIsRefused(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t, gateway.Settings{}, policy.Rules{Open: true})
+		b := newFixture(t, gateway.Settings{}, policy.Rules{Open: true})
 		b.agent.gate, b.agent.entered = make(chan struct{}), make(chan struct{}, 1)
 		call := b.translate(t, addBody)
 		done := make(chan error)
@@ -337,7 +337,7 @@ func TestExchange_DuplicateInProgressIsRefused(t *testing.T) {
 func TestExchange_AgentTimeout(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := newBed(t, gateway.Settings{Timeout: time.Second}, policy.Rules{Open: true})
+		b := newFixture(t, gateway.Settings{Timeout: time.Second}, policy.Rules{Open: true})
 		b.agent.gate, b.agent.entered = make(chan struct{}), make(chan struct{}, 1)
 		began := time.Now()
 		_, err := b.Exchange(t.Context(), b.translate(t, addBody))
@@ -350,7 +350,7 @@ func TestExchange_AgentTimeout(t *testing.T) {
 
 func TestExchange_TranslationWithoutAgent(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, gateway.Settings{}, policy.Rules{})
+	b := newFixture(t, gateway.Settings{}, policy.Rules{})
 	const body = `{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"hello"}]}}}`
 	call := b.translate(t, body)
 	call.Agent = ""
@@ -371,13 +371,13 @@ func TestExchange_TranslationWithoutAgent(t *testing.T) {
 // makes its answer untrustworthy.
 func TestEvidence_AgentTokenIsParentOfReply(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, gateway.Settings{}, policy.Rules{Open: true})
+	b := newFixture(t, gateway.Settings{}, policy.Rules{Open: true})
 	var own ect.Token
 	b.agent.evidence = func(_, reply []byte) []string {
 		var err error
-		leg := claims(t, b.agent.tokens[len(b.agent.tokens)-1][0])
+		direction := claims(t, b.agent.tokens[len(b.agent.tokens)-1][0])
 		own, err = b.server.Signer(t, nil).Sign(ect.Claims{
-			Audience: []string{string(b.self.ID)}, Act: "receive_task", OutputHash: ect.Hash(reply), Workflow: leg.Workflow, Parents: []ect.ID{leg.ID},
+			Audience: []string{string(b.self.ID)}, Act: "receive_task", OutputHash: ect.Hash(reply), Workflow: direction.Workflow, Parents: []ect.ID{direction.ID},
 		})
 		if err != nil {
 			t.Error(err)
@@ -410,12 +410,12 @@ func TestEvidence_AgentTokenIsParentOfReply(t *testing.T) {
 // count as the agent's.
 func TestAttack_AgentFillsAnothersShare(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, gateway.Settings{}, policy.Rules{Open: true})
+	b := newFixture(t, gateway.Settings{}, policy.Rules{Open: true})
 	var sent []ect.ID
 	b.agent.evidence = func(_, reply []byte) (tokens []string) {
-		leg := claims(t, b.agent.tokens[len(b.agent.tokens)-1][0])
+		direction := claims(t, b.agent.tokens[len(b.agent.tokens)-1][0])
 		for _, c := range []ect.Claims{
-			{Workflow: leg.Workflow, Parents: []ect.ID{leg.ID}}, {Workflow: string(ect.NewID())}, {},
+			{Workflow: direction.Workflow, Parents: []ect.ID{direction.ID}}, {Workflow: string(ect.NewID())}, {},
 		} {
 			c.Audience, c.Act, c.OutputHash = []string{string(b.self.ID)}, "receive_task", ect.Hash(reply)
 			token, err := b.caller.Signer(t, nil).Sign(c)
@@ -446,7 +446,7 @@ func TestAttack_AgentFillsAnothersShare(t *testing.T) {
 // caller's as soon as the caller brings it, and stays so.
 func TestAttack_AgentEvictsWhatItShowedFirst(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, gateway.Settings{}, policy.Rules{Open: true})
+	b := newFixture(t, gateway.Settings{}, policy.Rules{Open: true})
 	body := strings.Replace(addBody, `"b":2`, `"b":3`, 1)
 	token := b.source(t, body, nil)
 	c := claims(t, token)
@@ -533,10 +533,10 @@ func TestSemanticLoss_StopsTheMessage(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			b := newBed(t, gateway.Settings{}, policy.Rules{Open: true}, func(d *gateway.Deps) { d.Registry = registry })
+			b := newFixture(t, gateway.Settings{}, policy.Rules{Open: true}, func(d *gateway.Deps) { d.Registry = registry })
 			answer, err := b.Exchange(t.Context(), b.translate(t, addBody))
-			var lost *policy.SemanticLossError
-			if stopped := errors.As(err, &lost); stopped != tc.stops || stopped && !slices.Equal(lost.Codes, []string{"L33"}) || !stopped && err != nil {
+			var losses *policy.SemanticLossError
+			if stopped := errors.As(err, &losses); stopped != tc.stops || stopped && !slices.Equal(losses.Codes, []string{"L33"}) || !stopped && err != nil {
 				t.Fatalf("got %v", err)
 			}
 			if len(b.agent.bodies) != tc.called {
@@ -577,7 +577,7 @@ func TestSeal_RequiresReceipt(t *testing.T) {
 // Two tokens that name each other would leave nobody to answer for the message.
 func TestECT_CyclicParentsRefused(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, gateway.Settings{}, policy.Rules{Open: true})
+	b := newFixture(t, gateway.Settings{}, policy.Rules{Open: true})
 	one, two := ect.NewID(), ect.NewID()
 	mint := func(id, parent ect.ID) string {
 		return ecttest.Mint(t, b.caller, ecttest.Recipe{Claims: ect.Claims{

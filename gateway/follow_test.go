@@ -130,8 +130,8 @@ func TestCall_FollowedToItsEnd(t *testing.T) {
 	t.Parallel()
 	begun := scene{events: []string{wholeTask("WORKING", "")}, end: errBroken}
 	for name, c := range map[string]struct {
-		scenes map[string][]scene
-		asked  string
+		scenes    map[string][]scene
+		requested string
 	}{
 		"one stream": {map[string][]scene{streaming: {{events: []string{wholeTask("WORKING", ""), artifact("done it"), status("COMPLETED", "")}, end: io.EOF}}}, streaming},
 		"a broken stream": {map[string][]scene{
@@ -155,7 +155,7 @@ func TestCall_FollowedToItsEnd(t *testing.T) {
 				if got := structured(t, answer); got.State != "completed" || !strings.Contains(string(answer.Wire().Body), "done it") {
 					t.Errorf("the caller heard %s", answer.Wire().Body)
 				}
-				if got := s.agent.was(); got != c.asked {
+				if got := s.agent.was(); got != c.requested {
 					t.Errorf("the agent was asked %s", got)
 				}
 			})
@@ -213,9 +213,9 @@ func TestQuestion_CallerWithoutElicitation(t *testing.T) {
 	}}
 	play(t, scenes, func(s *stage) {
 		t := s.t
-		asked := structured(t, s.ask(t, s, s.tool(askingHi)))
-		if asked.State != "input-required" || asked.TaskID != "t1" {
-			t.Fatalf("the caller is asked %+v", asked)
+		request := structured(t, s.ask(t, s, s.tool(askingHi)))
+		if request.State != "input-required" || request.TaskID != "t1" {
+			t.Fatalf("the caller is asked %+v", request)
 		}
 		foreign := s.tool(`{"message":"short","task_id":"t1"}`)
 		foreign.Caller = identity.Caller{Peer: ecttest.NewParty(t, "spiffe://example.com/stranger").Peer()}
@@ -350,17 +350,17 @@ func TestClose_EndsStreamsWithError(t *testing.T) {
 	t.Parallel()
 	play(t, map[string][]scene{streaming: {{events: []string{wholeTask("WORKING", "")}}}}, func(s *stage) {
 		t := s.t
-		heard := make(chan []string, 1)
+		received := make(chan []string, 1)
 		events := s.ask(t, s, s.a2a(streaming, saying)).Events()
 		go func() {
 			bodies, _ := read(t, events)
-			heard <- bodies
+			received <- bodies
 		}()
 		synctest.Wait()
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if bodies := <-heard; !strings.Contains(bodies[len(bodies)-1], `"error"`) {
+		if bodies := <-received; !strings.Contains(bodies[len(bodies)-1], `"error"`) {
 			t.Errorf("the stream ended with %s", bodies)
 		}
 	})

@@ -28,7 +28,7 @@ const (
 // that the caller used, and the evidence covers the bytes on its wire (R5).
 func TestReply_UsesVersionAndFormOfTheRequest(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, gateway.Settings{}, policy.Rules{Open: true})
+	b := newFixture(t, gateway.Settings{}, policy.Rules{Open: true})
 	for name, c := range map[string]struct {
 		wire translators.Wire
 		want string
@@ -45,11 +45,11 @@ func TestReply_UsesVersionAndFormOfTheRequest(t *testing.T) {
 			t.Errorf("%s: %v %+v %s", name, err, answer.Wire().Form, answer.Wire().Body)
 			continue
 		}
-		legs := answer.Evidence
-		if got := claims(t, legs[0]).InputHash; got != ect.Hash(c.wire.Body) {
+		directions := answer.Evidence
+		if got := claims(t, directions[0]).InputHash; got != ect.Hash(c.wire.Body) {
 			t.Errorf("%s: the request's evidence covers something else", name)
 		}
-		if got := claims(t, legs[1]).OutputHash; got != ect.Hash(answer.Wire().Body) {
+		if got := claims(t, directions[1]).OutputHash; got != ect.Hash(answer.Wire().Body) {
 			t.Errorf("%s: the reply's evidence covers something else", name)
 		}
 	}
@@ -58,7 +58,7 @@ func TestReply_UsesVersionAndFormOfTheRequest(t *testing.T) {
 // TestTranslateEndpoint_A2A03: a2a-v1@0.3 as source and as destination (R8).
 func TestTranslateEndpoint_A2A03(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, gateway.Settings{}, policy.Rules{Open: true})
+	b := newFixture(t, gateway.Settings{}, policy.Rules{Open: true})
 	old := translators.Wire{Binding: a2a.Binding, Version: a2a.Version03, Body: []byte(oldAdd)}
 	answer, err := b.Exchange(t.Context(), b.revised(t, "", old, mcp.Binding, ""))
 	if err != nil || !strings.Contains(string(answer.Wire().Body), `"name":"add","arguments":{"a":1,"b":2}`) {
@@ -101,7 +101,7 @@ func (p *twoPlaces) Dial(_ context.Context, e transport.Endpoint, sealed transpo
 // agent is called, and the form of the place how.
 func TestEndpoint_ChosenByVersionAndForm(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, gateway.Settings{}, policy.Rules{})
+	b := newFixture(t, gateway.Settings{}, policy.Rules{})
 	agent, deps := &twoPlaces{}, b.Deps
 	list, err := directory.New(directory.Deps{
 		Describers: map[canonical.Binding]transport.Describer{a2a.Binding: agent}, Egress: closed{}, Now: deps.Now, Logger: deps.Logger,

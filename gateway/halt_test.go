@@ -65,13 +65,13 @@ func TestCancelRequest_AtAnyReplica(t *testing.T) {
 				ended := make(chan time.Time, 1)
 				go func() {
 					answer, err := s.Exchange(t.Context(), in(slowTool))
-					heard := ""
+					received := ""
 					if answer.Events() != nil {
 						bodies, _ := read(t, answer.Events())
-						heard = strings.Join(bodies, "\n")
+						received = strings.Join(bodies, "\n")
 					}
-					if ended <- time.Now(); err == nil && strings.Contains(heard+string(answer.Wire().Body), "done it") {
-						t.Errorf("it was not stopped: %s %s", heard, answer.Wire().Body)
+					if ended <- time.Now(); err == nil && strings.Contains(received+string(answer.Wire().Body), "done it") {
+						t.Errorf("it was not stopped: %s %s", received, answer.Wire().Body)
 					}
 				}()
 				<-time.After(c.runs)
@@ -82,11 +82,11 @@ func TestCancelRequest_AtAnyReplica(t *testing.T) {
 					t.Errorf("it ended after %s", took)
 				}
 				synctest.Wait()
-				agent, told := s.asker, `"method":"notifications/cancelled","params":{"requestId":7`
+				agent, notice := s.asker, `"method":"notifications/cancelled","params":{"requestId":7`
 				if c.stream {
-					agent, told = s.agent, canceling
+					agent, notice = s.agent, canceling
 				}
-				if last := agent.last(); !strings.Contains(last, told) {
+				if last := agent.last(); !strings.Contains(last, notice) {
 					t.Errorf("the agent heard %s", last)
 				}
 				<-time.After(3 * time.Second)
@@ -103,15 +103,15 @@ func TestCancelRequest_ShortRequestCostsNoWrite(t *testing.T) {
 	t.Parallel()
 	play(t, map[string][]scene{streaming: {{events: []string{wholeTask("COMPLETED", oneArt)}, after: 200 * time.Millisecond, end: io.EOF}}}, func(s *stage) {
 		t := s.t
-		kept := &halts{Entries: s.memory.Entries()}
-		s.view = kept
+		stored := &halts{Entries: s.memory.Entries()}
+		s.view = stored
 		g := s.replica(t)
 		defer func() { _ = g.Close() }()
 		s.ask(t, g, s.legacy(slowTool))
 		<-time.After(time.Second)
 		s.ask(t, g, s.by(mcp.Binding, mcp.Legacy, slowTool))
 		synctest.Wait()
-		if n := kept.written.Load(); n != 0 {
+		if n := stored.written.Load(); n != 0 {
 			t.Errorf("it costs %d writes", n)
 		}
 	})

@@ -34,12 +34,12 @@ type question struct {
 
 func nextQuestion(t *testing.T, events transport.Events) (q question) {
 	t.Helper()
-	said := heardNext(t, events)
-	if strings.Contains(said, `"notifications/message"`) {
-		said = heardNext(t, events)
+	text := heardNext(t, events)
+	if strings.Contains(text, `"notifications/message"`) {
+		text = heardNext(t, events)
 	}
-	if json.Unmarshal([]byte(said), &q) != nil || q.ID == "" || q.Method == "" {
-		t.Fatalf("asked %s", said)
+	if json.Unmarshal([]byte(text), &q) != nil || q.ID == "" || q.Method == "" {
+		t.Fatalf("asked %s", text)
 	}
 	return q
 }
@@ -57,7 +57,7 @@ func (s *stage) reply(version string, q question, answer string) {
 // calledAgain expects a call like the first, with these answers and this state.
 func (s *stage) calledAgain(n int, inputs, state string) {
 	s.t.Helper()
-	calls := s.asker.heard(calling)
+	calls := s.asker.received(calling)
 	if len(calls) <= n {
 		s.t.Fatalf("the server was asked %s", s.asker.was())
 	}
@@ -99,7 +99,7 @@ func TestElicitation_NoAnswerForAModernServer(t *testing.T) {
 				if len(bodies) != 1 || !strings.Contains(bodies[0], `"error":{`) || !strings.Contains(bodies[0], c.says) {
 					t.Errorf("the call ends with %s, expected an error that says %q", bodies, c.says)
 				}
-				if calls := s.asker.heard(calling); len(calls) != 1 {
+				if calls := s.asker.received(calling); len(calls) != 1 {
 					t.Errorf("the server heard %s", calls)
 				}
 			})
@@ -112,9 +112,9 @@ func TestModernServer_QuestionOnLegacyStream(t *testing.T) {
 	asks := asksFor(`"k":`+wantsName, "s-1")
 	streamed := scene{events: []string{`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}`, asks}, end: io.EOF}
 	for name, c := range map[string]struct {
-		asks          scene
-		more          string // of the call
-		answer, heard string
+		asks             scene
+		more             string // of the call
+		answer, received string
 	}{
 		"accepted":      {scene{reply: asks}, "", `"result":` + acceptsAda, acceptsAda},
 		"declined":      {scene{reply: asks}, "", `"result":{"action":"decline"}`, `{"action":"decline"}`},
@@ -138,7 +138,7 @@ func TestModernServer_QuestionOnLegacyStream(t *testing.T) {
 					if bodies, closing := read(t, events); len(bodies) != 1 || bodies[0] != `{"jsonrpc":"2.0","id":7,"result":{"content":[{"type":"text","text":"hello Ada"}]}}` || len(closing) != 1 {
 						t.Errorf("the answer leads to %s", bodies)
 					}
-					s.calledAgain(1, `"k":`+c.heard, "s-1")
+					s.calledAgain(1, `"k":`+c.received, "s-1")
 					if first := s.asker.bodies[0]; !strings.Contains(first, `"elicitation":{`) || strings.Contains(first, "inputResponses") {
 						t.Errorf("the server was asked %s", first)
 					}
@@ -163,13 +163,13 @@ func TestModernServer_SeveralQuestionsAnsweredTogether(t *testing.T) {
 				answers := map[string]string{
 					"who?": acceptsAda, "how old?": `{"action":"accept","content":{"age":36}}`,
 				}
-				var asked struct{ Message string }
+				var request struct{ Message string }
 				two := []question{nextQuestion(t, events), nextQuestion(t, events)}
 				for i := range two { // the last one first
-					if err := json.Unmarshal(two[1-i].Params, &asked); err != nil || answers[asked.Message] == "" {
+					if err := json.Unmarshal(two[1-i].Params, &request); err != nil || answers[request.Message] == "" {
 						t.Fatalf("asked %s", two[1-i].Params)
 					}
-					s.reply(version, two[1-i], `"result":`+answers[asked.Message])
+					s.reply(version, two[1-i], `"result":`+answers[request.Message])
 				}
 				again := nextQuestion(t, events)
 				s.calledAgain(1, `"k":`+answers["who?"]+`,"l":`+answers["how old?"], "s-1")
@@ -190,7 +190,7 @@ func TestModernServer_SeveralQuestionsAnsweredTogether(t *testing.T) {
 // What only MCP asks goes to a client that said that it answers such, in its words.
 func TestModernServer_SamplingReachesCapableClient(t *testing.T) {
 	t.Parallel()
-	const said = `{"model":"m","role":"assistant","content":{"type":"text","text":"it"}}`
+	const text = `{"model":"m","role":"assistant","content":{"type":"text","text":"it"}}`
 	play(t, map[string][]scene{calling: {{reply: asksFor(`"k":`+wantsLLM, "s-1")}, {reply: result(complete)}}}, func(s *stage) {
 		t := s.t
 		call := s.olderIn(mcp.Legacy, calling, callsAsk)
@@ -200,11 +200,11 @@ func TestModernServer_SamplingReachesCapableClient(t *testing.T) {
 		if q.Method != "sampling/createMessage" || !strings.Contains(string(q.Params), "say it") {
 			t.Errorf("asked %s %s", q.Method, q.Params)
 		}
-		s.reply(mcp.Legacy, q, `"result":`+said)
+		s.reply(mcp.Legacy, q, `"result":`+text)
 		if bodies, _ := read(t, events); len(bodies) != 1 || !strings.Contains(bodies[0], "hello Ada") {
 			t.Errorf("the answer leads to %s", bodies)
 		}
-		s.calledAgain(1, `"k":`+said, "s-1")
+		s.calledAgain(1, `"k":`+text, "s-1")
 	})
 }
 

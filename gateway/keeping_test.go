@@ -72,7 +72,7 @@ func (e *entries) Await(ctx context.Context, key store.EntryKey, after uint64) (
 }
 
 // unattended is a task that nobody waits for.
-func (b *bed) unattended(t *testing.T) string {
+func (b *fixture) unattended(t *testing.T) string {
 	t.Helper()
 	answer := b.exchange(t, b.a2aCall("SendMessage", strings.Replace(adding, `{"message"`, `{"configuration":{"returnImmediately":true},"message"`, 1)))
 	id, state := taskIn(t, answer.Wire().Body)

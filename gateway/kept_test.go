@@ -84,30 +84,30 @@ func (l listener) hears(g transport.Handler, method, params string) string {
 	}
 	answer := l.ask(l.t, g, call).Wire()
 	answer.Re = op
-	said, err := l.read(answer)
+	reply, err := l.read(answer)
 	if err != nil {
 		l.t.Fatalf("%v: %q", err, answer.Body)
 	}
-	return string(said.Body)
+	return string(reply.Body)
 }
 
 // named is the task that is told of.
-func (l listener) named(said string) string {
+func (l listener) named(text string) string {
 	l.t.Helper()
 	var task struct{ ID string }
 	var env struct {
 		Result struct{ Task json.RawMessage }
 		Task   json.RawMessage
 	}
-	if err := json.Unmarshal([]byte(said), &env); err != nil {
-		l.t.Fatalf("%v: %s", err, said)
+	if err := json.Unmarshal([]byte(text), &env); err != nil {
+		l.t.Fatalf("%v: %s", err, text)
 	}
 	for _, raw := range []json.RawMessage{env.Result.Task, env.Task} {
 		if len(raw) > 0 && json.Unmarshal(raw, &task) == nil && task.ID != "" {
 			return task.ID
 		}
 	}
-	l.t.Fatalf("no task: %s", said)
+	l.t.Fatalf("no task: %s", text)
 	return ""
 }
 
@@ -137,11 +137,11 @@ func TestStoredCall_RetriedWithAnswer(t *testing.T) {
 	onEveryWire(t, "asker", func() map[string][]scene {
 		return map[string][]scene{calling: {{reply: result(pending)}, {reply: result(complete)}}}
 	}, func(l listener, other transport.Handler) {
-		asked := l.hears(l, invoking, `{"message":{"messageId":"m1","role":"ROLE_USER","parts":[{"data":{"skill":"ask","input":{"of":"you"}}}]}}`)
-		if !strings.Contains(asked, "TASK_STATE_INPUT_REQUIRED") || !strings.Contains(asked, "who?") {
-			l.t.Fatalf("asked %s", asked)
+		requested := l.hears(l, invoking, `{"message":{"messageId":"m1","role":"ROLE_USER","parts":[{"data":{"skill":"ask","input":{"of":"you"}}}]}}`)
+		if !strings.Contains(requested, "TASK_STATE_INPUT_REQUIRED") || !strings.Contains(requested, "who?") {
+			l.t.Fatalf("asked %s", requested)
 		}
-		id := l.named(asked)
+		id := l.named(requested)
 		if got := l.hears(other, looking, `{"id":"`+id+`"}`); !strings.Contains(got, "TASK_STATE_INPUT_REQUIRED") || !strings.Contains(got, "who?") {
 			l.t.Errorf("it stands as %s", got)
 		}
@@ -149,7 +149,7 @@ func TestStoredCall_RetriedWithAnswer(t *testing.T) {
 		if l.named(done) != id || !strings.Contains(done, "TASK_STATE_COMPLETED") || !strings.Contains(done, "hello Ada") {
 			l.t.Errorf("the answer leads to %s", done)
 		}
-		calls := l.asker.heard(calling)
+		calls := l.asker.received(calling)
 		if len(calls) != 2 || !strings.Contains(calls[1], `"name":"ask","arguments":{"of":"you"}`) || !strings.Contains(calls[1], `"requestState":"s-1"`) || !strings.Contains(calls[1], acceptsAda) {
 			l.t.Errorf("the server was asked %s", calls)
 		}
@@ -163,11 +163,11 @@ func TestStoredCall_RetriedWithAnswer(t *testing.T) {
 func TestStoredCall_TextCompletedWithArguments(t *testing.T) {
 	t.Parallel()
 	onEveryWire(t, "calculator", nothing, func(l listener, other transport.Handler) {
-		asked := l.hears(l, invoking, `{"message":{"messageId":"m1","role":"ROLE_USER","parts":[{"text":"one and two"}],"metadata":{"urn:aepb:translation:1":{"skill":"add"}}}}`)
-		if !strings.Contains(asked, "TASK_STATE_INPUT_REQUIRED") || len(l.tools.bodies) != 0 {
-			l.t.Fatalf("asked %s", asked)
+		requested := l.hears(l, invoking, `{"message":{"messageId":"m1","role":"ROLE_USER","parts":[{"text":"one and two"}],"metadata":{"urn:aepb:translation:1":{"skill":"add"}}}}`)
+		if !strings.Contains(requested, "TASK_STATE_INPUT_REQUIRED") || len(l.tools.bodies) != 0 {
+			l.t.Fatalf("asked %s", requested)
 		}
-		id := l.named(asked)
+		id := l.named(requested)
 		done := l.hears(other, invoking, `{"message":{"messageId":"m2","taskId":"`+id+`","role":"ROLE_USER","parts":[{"data":{"a":1,"b":2}}]}}`)
 		if l.named(done) != id || !strings.Contains(done, "TASK_STATE_COMPLETED") || !strings.Contains(done, `"sum":3`) {
 			l.t.Errorf("the answer leads to %s", done)

@@ -23,17 +23,17 @@ func TestCall_CallerLeavesBeforeTaskID(t *testing.T) {
 	t.Parallel()
 	working := []string{wholeTask("WORKING", "")}
 	for name, c := range map[string]struct {
-		method string
-		scene  scene
-		blind  bool
-		waits  time.Duration
-		told   string // what the agent hears in the end
+		method   string
+		scene    scene
+		blind    bool
+		waits    time.Duration
+		notified string // what the agent hears in the end
 	}{
-		"an answer":              {method: invoking, scene: scene{reply: wholeTask("WORKING", ""), after: 3 * time.Second}, blind: true, waits: 4 * time.Second, told: "SendMessage CancelTask"},
-		"a stream":               {method: streaming, scene: scene{events: working, after: 3 * time.Second}, waits: 4 * time.Second, told: "SendStreamingMessage CancelTask"},
-		"it has ended meanwhile": {method: streaming, scene: scene{events: []string{wholeTask("COMPLETED", oneArt)}, after: 3 * time.Second, end: io.EOF}, waits: 4 * time.Second, told: "SendStreamingMessage"},
-		"it says nothing":        {method: streaming, scene: scene{events: []string{}}, waits: 2 * gateway.DefaultTimeout, told: "SendStreamingMessage"},
-		"it never answers":       {method: invoking, scene: scene{reply: wholeTask("WORKING", ""), after: time.Hour}, blind: true, waits: 2 * gateway.DefaultTimeout, told: "SendMessage"},
+		"an answer":              {method: invoking, scene: scene{reply: wholeTask("WORKING", ""), after: 3 * time.Second}, blind: true, waits: 4 * time.Second, notified: "SendMessage CancelTask"},
+		"a stream":               {method: streaming, scene: scene{events: working, after: 3 * time.Second}, waits: 4 * time.Second, notified: "SendStreamingMessage CancelTask"},
+		"it has ended meanwhile": {method: streaming, scene: scene{events: []string{wholeTask("COMPLETED", oneArt)}, after: 3 * time.Second, end: io.EOF}, waits: 4 * time.Second, notified: "SendStreamingMessage"},
+		"it says nothing":        {method: streaming, scene: scene{events: []string{}}, waits: 2 * gateway.DefaultTimeout, notified: "SendStreamingMessage"},
+		"it never answers":       {method: invoking, scene: scene{reply: wholeTask("WORKING", ""), after: time.Hour}, blind: true, waits: 2 * gateway.DefaultTimeout, notified: "SendMessage"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -51,7 +51,7 @@ func TestCall_CallerLeavesBeforeTaskID(t *testing.T) {
 				}
 				<-time.After(c.waits)
 				synctest.Wait()
-				if got := s.agent.was(); got != c.told {
+				if got := s.agent.was(); got != c.notified {
 					t.Errorf("the agent heard %s", got)
 				}
 				s.agent.mu.Lock()
@@ -70,13 +70,13 @@ func TestCall_CallerLeavesBeforeTaskID(t *testing.T) {
 func TestCall_CallerLeavesAfterWorkingReply(t *testing.T) {
 	t.Parallel()
 	const callers = 24
-	var told []scene
+	var notified []scene
 	replies := make([]scene, callers)
 	for i := range replies {
 		replies[i] = scene{reply: wholeTask("WORKING", "")}
-		told = append(told, scene{reply: result(taskOf("CANCELED", ""))})
+		notified = append(notified, scene{reply: result(taskOf("CANCELED", ""))})
 	}
-	play(t, map[string][]scene{invoking: replies, canceling: told}, func(s *stage) {
+	play(t, map[string][]scene{invoking: replies, canceling: notified}, func(s *stage) {
 		t := s.t
 		s.agent.blind = true
 		for range callers {
@@ -137,9 +137,9 @@ func TestStream_ClosingTokenOfTheAgent(t *testing.T) {
 						if c.whole != "" {
 							whole = c.whole
 						}
-						leg := s.agent.leg()
+						direction := s.agent.direction()
 						token, err := signer.Signer(t, time.Now).Sign(ect.Claims{
-							ID: id, Audience: []string{string(s.self.ID)}, Workflow: leg.Workflow, Act: "wrote", Parents: []ect.ID{leg.ID}, OutputHash: whole,
+							ID: id, Audience: []string{string(s.self.ID)}, Workflow: direction.Workflow, Act: "wrote", Parents: []ect.ID{direction.ID}, OutputHash: whole,
 						})
 						if err != nil {
 							t.Error(err)

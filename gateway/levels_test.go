@@ -19,7 +19,7 @@ import (
 )
 
 // change orders a level of a workflow.
-func (b *bed) change(t testing.TB, wid string, start ect.ID, step hitl.Step, roles ...string) (approval.Level, error) {
+func (b *fixture) change(t testing.TB, wid string, start ect.ID, step hitl.Step, roles ...string) (approval.Level, error) {
 	t.Helper()
 	return b.Parts().Levels.Change(t.Context(), wid, approval.Order{
 		Event: hitl.StandingEvent{Step: step, At: b.now, By: "boss", Reason: "seen", Roles: roles},
@@ -36,7 +36,7 @@ func isAtLevel(err error, stopped bool) bool {
 // one is refused; each level needs the role that it says to be lifted, and the lifting names what it lifts.
 func TestLevel_OfAWorkflow(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, gateway.Settings{}, policy.Rules{Open: true})
+	b := newFixture(t, gateway.Settings{}, policy.Rules{Open: true})
 	wid, start := b.begin(t)
 	token := b.task(t, wid, addBody, start.ID)
 	pause, err := b.change(t, wid, start.ID, hitl.Pause)
@@ -85,7 +85,7 @@ func isRefusal(err error) bool {
 // TestLevel_PauseBecomesAStop: a pause that is not lifted in a day is a stop.
 func TestLevel_PauseBecomesAStop(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, gateway.Settings{}, policy.Rules{Open: true})
+	b := newFixture(t, gateway.Settings{}, policy.Rules{Open: true})
 	wid, start := b.begin(t)
 	if _, err := b.change(t, wid, start.ID, hitl.Pause); err != nil {
 		t.Fatal(err)
@@ -111,7 +111,7 @@ func TestLevel_CriticalError(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b := newBed(t, gateway.Settings{Approvals: rules}, policy.Rules{Open: true})
+		b := newFixture(t, gateway.Settings{Approvals: rules}, policy.Rules{Open: true})
 		wid, start := b.begin(t)
 		b.agent.fail = errors.New("a bug")
 		_, _ = b.Exchange(t.Context(), b.call(addBody, b.task(t, wid, addBody, start.ID)))
@@ -137,7 +137,7 @@ func TestLevel_CriticalError(t *testing.T) {
 // TestLevel_OtherErrorsHoldNothing: an error of another severity holds nothing, and without a rule none does.
 func TestLevel_OtherErrorsHoldNothing(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, gateway.Settings{Approvals: approvalRules(t, hitl.Config{Tool: "add", Agent: "other"})}, policy.Rules{Open: true})
+	b := newFixture(t, gateway.Settings{Approvals: approvalRules(t, hitl.Config{Tool: "add", Agent: "other"})}, policy.Rules{Open: true})
 	wid, start := b.begin(t)
 	b.agent.fail = errors.New("a bug")
 	_, _ = b.Exchange(t.Context(), b.call(addBody, b.task(t, wid, addBody, start.ID)))
@@ -150,7 +150,7 @@ func TestLevel_OtherErrorsHoldNothing(t *testing.T) {
 func TestLevel_FailedRollbackStops(t *testing.T) {
 	t.Parallel()
 	for status, stopped := range map[string]bool{"completed": false, "failed": true} {
-		b := newSignalBed(t)
+		b := newSignalFixture(t)
 		b.agent.spoil = func(c *ect.Claims) { c.Ext[ect.ExtStatus] = json.RawMessage(`"` + status + `"`) }
 		wid, checkpoint := b.work("")
 		if _, err := b.Exchange(t.Context(), b.say(b.caller, b.rollback(b.caller, wid, checkpoint))); err != nil {
@@ -176,7 +176,7 @@ func TestLevel_HoldsAGrantedCall(t *testing.T) {
 	t.Parallel()
 	for step, want := range map[hitl.Step]string{hitl.Pause: "TASK_STATE_COMPLETED", hitl.Stop: "TASK_STATE_REJECTED"} {
 		synctest.Test(t, func(t *testing.T) {
-			callbacks := &told{}
+			callbacks := &notified{}
 			b := timed(t, hitl.Config{}, func(d *gateway.Deps) { d.Network.Callbacks = callbacks })
 			id := b.park(t)
 			wid := b.onlyApproval(t).Origin.Workflow
@@ -211,7 +211,7 @@ func TestLevel_HoldsAGrantedCall(t *testing.T) {
 // TestLevel_OfADialogue: a message that a dialogue leads to a held workflow is held, too.
 func TestLevel_OfADialogue(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, gateway.Settings{}, policy.Rules{Open: true})
+	b := newFixture(t, gateway.Settings{}, policy.Rules{Open: true})
 	body := strings.Replace(addBody, `"messageId"`, `"contextId":"talk","messageId"`, 1)
 	answer, err := b.Exchange(t.Context(), b.call(body))
 	if err != nil {

@@ -73,9 +73,9 @@ func (w *watched) Put(ctx context.Context, r ect.Record) error {
 }
 
 // newWatched is a bed whose recorder writes to a watched store.
-func newWatched(t *testing.T) (*bed, *watched) {
+func newWatched(t *testing.T) (*fixture, *watched) {
 	t.Helper()
-	b := newBed(t, gateway.Settings{Version: "1.2.3"}, policy.Rules{Open: true})
+	b := newFixture(t, gateway.Settings{Version: "1.2.3"}, policy.Rules{Open: true})
 	w := &watched{Store: b.memory}
 	deps := b.Deps
 	var err error
@@ -89,7 +89,7 @@ func newWatched(t *testing.T) (*bed, *watched) {
 }
 
 // exhaust takes what the limit of a bed lets through.
-func (b *bed) exhaust(t *testing.T, q transport.CallInfo) {
+func (b *fixture) exhaust(t *testing.T, q transport.CallInfo) {
 	t.Helper()
 	for range 100 {
 		if pass, err := b.Limit(t.Context(), q); err != nil || !pass.Valid() {
@@ -99,7 +99,7 @@ func (b *bed) exhaust(t *testing.T, q transport.CallInfo) {
 }
 
 // flood is refused n times.
-func (b *bed) flood(t *testing.T, q transport.CallInfo, n int) {
+func (b *fixture) flood(t *testing.T, q transport.CallInfo, n int) {
 	t.Helper()
 	for range n {
 		var exceeded *limit.ExceededError
@@ -113,7 +113,7 @@ func (b *bed) flood(t *testing.T, q transport.CallInfo, n int) {
 func (w *watched) refusals(t *testing.T, caller ect.Identity) (sum int) {
 	t.Helper()
 	for _, c := range w.tokens {
-		if said, _ := c.Ext.String(ect.ExtCaller); said != string(caller) {
+		if text, _ := c.Ext.String(ect.ExtCaller); text != string(caller) {
 			continue
 		}
 		n, err := strconv.Atoi(string(c.Ext[ect.ExtRefusals]))
@@ -210,7 +210,7 @@ func TestRefusals_FailedRecordWaitsForNextSample(t *testing.T) {
 // again.
 func TestPass_IsDemandedAndEnough(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, gateway.Settings{}, policy.Rules{Open: true})
+	b := newFixture(t, gateway.Settings{}, policy.Rules{Open: true})
 	g := b.Gateway // which asks nothing by itself
 	ask := func(pass limit.Pass) map[string]error {
 		call := b.a2aCall("SendMessage", `{"message":{"messageId":"m1","role":"ROLE_USER","parts":[{"data":{"skill":"add","input":{"a":1,"b":2}}}]}}`)
@@ -246,7 +246,7 @@ func TestPass_IsDemandedAndEnough(t *testing.T) {
 // Whoever is not identified is nobody's caller, whatever door forgot to look.
 func TestGateway_UnauthenticatedCallersRefused(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, gateway.Settings{}, policy.Rules{Open: true})
+	b := newFixture(t, gateway.Settings{}, policy.Rules{Open: true})
 	ctx := transport.WithoutCaller(t.Context(), &problem.UnauthenticatedError{}, "192.0.2.1")
 	call := b.call(addBody)
 	call.Caller = transport.CallerFrom(ctx)
@@ -268,7 +268,7 @@ func TestGateway_UnauthenticatedCallersRefused(t *testing.T) {
 // Admit is for callers of the agent.
 func TestAdmit_OnlyCallersOfTheAgent(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, gateway.Settings{}, policy.Rules{Callers: []string{"spiffe://example.com/client#task.get"}})
+	b := newFixture(t, gateway.Settings{}, policy.Rules{Callers: []string{"spiffe://example.com/client#task.get"}})
 	for name, tc := range map[string]struct {
 		caller, agent, code string
 	}{

@@ -124,8 +124,8 @@ func TestReplica_UnpostedStateIsPostedAfterCrash(t *testing.T) {
 		},
 	}, func(s *stage) {
 		t := s.t
-		lost := &entries{Entries: s.memory.Entries()}
-		s.view = lost
+		losses := &entries{Entries: s.memory.Entries()}
+		s.view = losses
 		dies := s.replica(t)
 		s.view = nil
 		successor := s.replica(t)
@@ -140,7 +140,7 @@ func TestReplica_UnpostedStateIsPostedAfterCrash(t *testing.T) {
 		s.posts.deaf.Store(true) // what it records from now on it does not get to post
 		s.agent.resume <- struct{}{}
 		<-time.After(time.Second)
-		lost.broken.Store(true)
+		losses.broken.Store(true)
 		_ = dies.Close()
 		s.posts.deaf.Store(false)
 		<-time.After(2 * time.Minute)

@@ -36,7 +36,7 @@ func (k toldTask) messages() string {
 // tasksOf are the tasks in an answer.
 func tasksOf(t *testing.T, body []byte) []toldTask {
 	t.Helper()
-	var said struct {
+	var answer struct {
 		Result struct {
 			toldTask
 
@@ -44,10 +44,10 @@ func tasksOf(t *testing.T, body []byte) []toldTask {
 			Tasks []toldTask
 		}
 	}
-	if err := json.Unmarshal(body, &said); err != nil {
+	if err := json.Unmarshal(body, &answer); err != nil {
 		t.Fatalf("%v: %s", err, body)
 	}
-	switch r := said.Result; {
+	switch r := answer.Result; {
 	case r.Task != nil:
 		return []toldTask{*r.Task}
 	case r.Tasks != nil:
@@ -58,10 +58,10 @@ func tasksOf(t *testing.T, body []byte) []toldTask {
 }
 
 // sameTask asks for the task again in every way, and compares that with how it was told.
-func (s *stage) sameTask(told toldTask, from string, history ...toldMessage) {
+func (s *stage) sameTask(notified toldTask, from string, history ...toldMessage) {
 	s.t.Helper()
-	if told.Status.Timestamp == "" || told.ID == "" {
-		s.t.Fatalf("%s: no task that is dated: %+v", from, told)
+	if notified.Status.Timestamp == "" || notified.ID == "" {
+		s.t.Fatalf("%s: no task that is dated: %+v", from, notified)
 	}
 	<-time.After(3 * time.Second)
 	read := func(method, params string) []toldTask {
@@ -69,21 +69,21 @@ func (s *stage) sameTask(told toldTask, from string, history ...toldMessage) {
 		call.Agent = "asker"
 		return tasksOf(s.t, s.ask(s.t, s, call).Wire().Body)
 	}
-	none := told
+	none := notified
 	none.History = nil
-	if told.History == nil { // not asked for yet
-		told.History = history
+	if notified.History == nil { // not asked for yet
+		notified.History = history
 	}
 	for _, c := range []struct {
 		name string
 		got  []toldTask
 		want toldTask
 	}{
-		{"GetTask", read(looking, `{"id":"`+told.ID+`"}`), none},
-		{"GetTask with history", read(looking, `{"id":"`+told.ID+`","historyLength":4}`), told},
-		{"GetTask without history", read(looking, `{"id":"`+told.ID+`","historyLength":0}`), none},
+		{"GetTask", read(looking, `{"id":"`+notified.ID+`"}`), none},
+		{"GetTask with history", read(looking, `{"id":"`+notified.ID+`","historyLength":4}`), notified},
+		{"GetTask without history", read(looking, `{"id":"`+notified.ID+`","historyLength":0}`), none},
 		{"ListTasks", read("ListTasks", `{}`), none},
-		{"ListTasks with history", read("ListTasks", `{"historyLength":4}`), told},
+		{"ListTasks with history", read("ListTasks", `{"historyLength":4}`), notified},
 		{"ListTasks without history", read("ListTasks", `{"historyLength":0}`), none},
 	} {
 		if len(c.got) != 1 || c.got[0].ID != c.want.ID || c.got[0].Status != c.want.Status || c.got[0].messages() != c.want.messages() {
@@ -122,47 +122,47 @@ func TestMadeTask_IsTheSameLater(t *testing.T) {
 					body = []byte(heardNext(t, answer.Events()))
 					go readOn(t.Context(), answer.Events())
 				}
-				told := tasksOf(t, body)[0]
-				if want := strings.Contains(c.configuration, `"historyLength":2`); (told.messages() == "m1") != want {
-					t.Fatalf("the history is %+v", told.History)
+				notified := tasksOf(t, body)[0]
+				if want := strings.Contains(c.configuration, `"historyLength":2`); (notified.messages() == "m1") != want {
+					t.Fatalf("the history is %+v", notified.History)
 				}
-				s.sameTask(told, "first", toldMessage{MessageID: "m1"})
-				switch told.Status.State {
+				s.sameTask(notified, "first", toldMessage{MessageID: "m1"})
+				switch notified.Status.State {
 				case "TASK_STATE_COMPLETED":
 					return
 				case "TASK_STATE_INPUT_REQUIRED":
-					question := told.ID + "/asked/1"
-					told = s.answersIn(told, c.configuration)
-					if want := map[bool]string{true: question + " m2"}[strings.Contains(c.configuration, `"historyLength":2`)]; told.messages() != want {
-						t.Errorf("after the answer the history is %+v", told.History)
+					question := notified.ID + "/asked/1"
+					notified = s.answersIn(notified, c.configuration)
+					if want := map[bool]string{true: question + " m2"}[strings.Contains(c.configuration, `"historyLength":2`)]; notified.messages() != want {
+						t.Errorf("after the answer the history is %+v", notified.History)
 					}
-					again := s.a2a(looking, `{"id":"`+told.ID+`","historyLength":10}`)
+					again := s.a2a(looking, `{"id":"`+notified.ID+`","historyLength":10}`)
 					again.Agent = "asker"
-					if told = tasksOf(t, s.ask(t, s, again).Wire().Body)[0]; told.messages() != "m1 "+question+" m2" {
-						t.Fatalf("asked for later the history is %+v", told.History)
+					if notified = tasksOf(t, s.ask(t, s, again).Wire().Body)[0]; notified.messages() != "m1 "+question+" m2" {
+						t.Fatalf("asked for later the history is %+v", notified.History)
 					}
-					if q := told.History[1]; q.Role != "ROLE_AGENT" || len(q.Parts) != 1 || q.Parts[0].Text != "who?" {
+					if q := notified.History[1]; q.Role != "ROLE_AGENT" || len(q.Parts) != 1 || q.Parts[0].Text != "who?" {
 						t.Errorf("the question is %+v", q)
 					}
 				case "TASK_STATE_WORKING":
 					s.asker.resume <- struct{}{}
 				}
 				synctest.Wait()
-				again := s.a2a(looking, `{"id":"`+told.ID+`","historyLength":4}`)
+				again := s.a2a(looking, `{"id":"`+notified.ID+`","historyLength":4}`)
 				again.Agent = "asker"
-				if told = tasksOf(t, s.ask(t, s, again).Wire().Body)[0]; told.Status.State == "TASK_STATE_WORKING" || !strings.HasPrefix(told.messages(), "m1") {
-					t.Fatalf("at the end it is %+v", told)
+				if notified = tasksOf(t, s.ask(t, s, again).Wire().Body)[0]; notified.Status.State == "TASK_STATE_WORKING" || !strings.HasPrefix(notified.messages(), "m1") {
+					t.Fatalf("at the end it is %+v", notified)
 				}
-				s.sameTask(told, "at the end")
+				s.sameTask(notified, "at the end")
 			})
 		})
 	}
 }
 
 // answersIn answers what a task asks, and returns the task as that is answered.
-func (s *stage) answersIn(told toldTask, configuration string) toldTask {
+func (s *stage) answersIn(notified toldTask, configuration string) toldTask {
 	s.t.Helper()
-	call := s.a2a(invoking, `{"message":{"messageId":"m2","taskId":"`+told.ID+`","contextId":"`+told.ContextID+
+	call := s.a2a(invoking, `{"message":{"messageId":"m2","taskId":"`+notified.ID+`","contextId":"`+notified.ContextID+
 		`","role":"ROLE_USER","parts":[{"data":{"name":"Ada"}}]},"configuration":`+configuration+`}`)
 	call.Agent = "asker"
 	answers := make(chan transport.Answer, 1)

@@ -36,8 +36,8 @@ func TestParamHeaders_CheckedAgainstArguments(t *testing.T) {
 		s.asker.typed = marked
 		for name, h := range map[string]http.Header{"missing": {}, "another": {"Mcp-Param-Region": {"us"}}} {
 			answer, err := s.Exchange(t.Context(), s.marking(mcp.Modern, `{"region":"eu"}`, h))
-			said, ok := errors.AsType[*canonical.Error](err)
-			if !ok || said.Code != canonical.CodeHeaderMismatch || len(answer.Evidence) == 0 {
+			message, ok := errors.AsType[*canonical.Error](err)
+			if !ok || message.Code != canonical.CodeHeaderMismatch || len(answer.Evidence) == 0 {
 				t.Errorf("%s: got %v with %d ECTs", name, err, len(answer.Evidence))
 			}
 		}
@@ -63,13 +63,13 @@ func TestParamHeaders_SchemaReloadedOnMismatch(t *testing.T) {
 	scenes := map[string][]scene{"tools/call": {{reply: failure("-32020")}, {reply: result(answered)}}}
 	play(t, scenes, func(s *stage) {
 		t := s.t
-		told := func() int {
+		notified := func() int {
 			if got := string(s.ask(t, s, s.marking(mcp.Modern, `{}`, nil)).Wire().Body); strings.Contains(got, "done it") != (len(s.asker.headers) > 1) {
 				t.Errorf("the caller heard %s", got)
 			}
-			return s.asker.told
+			return s.asker.notified
 		}
-		if first, second, third := told(), told(), told(); first != 1 || second != 2 || third != 2 {
+		if first, second, third := notified(), notified(), notified(); first != 1 || second != 2 || third != 2 {
 			t.Errorf("it was asked %d, %d and %d times", first, second, third)
 		}
 	})

@@ -104,7 +104,7 @@ func TestMisfit_NamesProperties(t *testing.T) {
 				t.Errorf("%s is not in %s", want, text)
 			}
 		}
-		if strings.Contains(text, "secret") || len(s.asker.heard(calling)) != 1 {
+		if strings.Contains(text, "secret") || len(s.asker.received(calling)) != 1 {
 			t.Errorf("asked again is %s; the server heard %s", text, s.asker.bodies)
 		}
 		s.reply(mcp.Legacy, again, `"result":`+acceptsAda)
@@ -157,7 +157,7 @@ func TestMisfit_OfATaskIsAskedAgain(t *testing.T) {
 		events := s.ask(t, s, s.olderIn(mcp.Legacy, tasksResult, `"taskId":"u1"`)).Events()
 		s.reply(mcp.Legacy, nextQuestion(t, events), `"result":{"action":"accept","content":{"name":7}}`)
 		again := nextQuestion(t, events)
-		if text := string(again.Params); !strings.Contains(text, "/name") || !strings.Contains(text, "who?") || len(s.asker.heard(tasksUpdate)) != 0 {
+		if text := string(again.Params); !strings.Contains(text, "/name") || !strings.Contains(text, "who?") || len(s.asker.received(tasksUpdate)) != 0 {
 			t.Errorf("asked again is %s; the server heard %s", text, s.asker.bodies)
 		}
 		s.reply(mcp.Legacy, again, `"result":`+acceptsAda)
@@ -178,7 +178,7 @@ func TestMisfit_OfAnA2ACaller(t *testing.T) {
 		play(t, scenes, func(s *stage) {
 			t := s.t
 			s.asker.version = version
-			id := s.asked(t, s.ask(t, s, s.asks(invoking, called)))
+			id := s.requested(t, s.ask(t, s, s.asks(invoking, called)))
 			for _, part := range []string{`{"data":{"name":7,"age":"secret-9"}}`, `{"data":{"town":"secret-9"}}`, `{"data":{"elicitation":{"action":"accept","content":{"town":"secret-9"}}}}`} {
 				for range 5 {
 					if got := s.outcome(s.names(id, part)); !strings.HasPrefix(got, "refused") || !strings.Contains(got, "name") || strings.Contains(got, "secret") {

@@ -22,8 +22,8 @@ const (
 )
 
 // agreed is how a stream of a server of 2026-07-28 begins.
-func agreed(news string) string {
-	return notice("subscriptions/acknowledged", `,"notifications":{`+news+`}`)
+func agreed(notification string) string {
+	return notice("subscriptions/acknowledged", `,"notifications":{`+notification+`}`)
 }
 
 // notice is a piece of news on such a stream.
@@ -47,14 +47,14 @@ func (s *stage) inSession(method, params string) transport.Call {
 }
 
 // listens is a request of a modern client for news.
-func (s *stage) listens(news string) transport.Call {
-	call := s.extended(listening, `"notifications":{`+news+`}`)
+func (s *stage) listens(notification string) transport.Call {
+	call := s.extended(listening, `"notifications":{`+notification+`}`)
 	call.Agent = "asker"
 	return call
 }
 
-// newsStage plays scenes to a server that speaks a version.
-func newsStage(t *testing.T, version string, scenes map[string][]scene, test func(*stage)) {
+// notificationStage plays scenes to a server that speaks a version.
+func notificationStage(t *testing.T, version string, scenes map[string][]scene, test func(*stage)) {
 	t.Helper()
 	play(t, scenes, func(s *stage) {
 		s.asker.version, s.asker.offers = version, everything
@@ -82,15 +82,15 @@ func heardNext(t *testing.T, events transport.Events) string {
 // stream of its session, and says in that which resources it wants.
 func TestNotification_ModernServerToLegacyClient(t *testing.T) {
 	t.Parallel()
-	newsStage(t, mcp.Modern, map[string][]scene{listening: {
+	notificationStage(t, mcp.Modern, map[string][]scene{listening: {
 		{events: []string{agreed(`"toolsListChanged":true`), notice("tools/list_changed", "")}},
 		{events: []string{agreed(`"resourceSubscriptions":["news://1"]`)}},                            // asked when its client subscribes
 		{events: []string{agreed(agreedU1), notice("resources/updated", updatedU1)}},                  // and heard from then on
 		{events: []string{agreed(`"toolsListChanged":true`), notice("tools/list_changed", `,"n":1`)}}, // when it unsubscribes
 	}}, func(s *stage) {
 		t := s.t
-		news := s.ask(t, s, s.inSession(http.MethodGet, "")).Events()
-		if got := heardNext(t, news); got != `{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}` {
+		notification := s.ask(t, s, s.inSession(http.MethodGet, "")).Events()
+		if got := heardNext(t, notification); got != `{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}` {
 			t.Errorf("heard %s", got)
 		}
 		if got := s.asker.last(); !strings.Contains(got, `"notifications":{"toolsListChanged":true}`) {
@@ -99,20 +99,20 @@ func TestNotification_ModernServerToLegacyClient(t *testing.T) {
 		if got := s.ask(t, s, s.inSession("resources/subscribe", `"uri":"news://1"`)); string(got.Wire().Body) != `{"jsonrpc":"2.0","id":7,"result":{}}` || len(got.Evidence) != 2 {
 			t.Errorf("subscribed with %s, %d tokens", got.Wire().Body, len(got.Evidence))
 		}
-		if got := heardNext(t, news); got != `{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"news://1"}}` {
+		if got := heardNext(t, notification); got != `{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"news://1"}}` {
 			t.Errorf("heard %s", got)
 		}
 		if got := s.asker.last(); !strings.Contains(got, `"notifications":{`+agreedU1+`}`) {
 			t.Errorf("the server was asked %s", got)
 		}
 		s.ask(t, s, s.inSession("resources/unsubscribe", `"uri":"news://1"`))
-		if got := heardNext(t, news); !strings.Contains(got, `"params":{"n":1}`) {
+		if got := heardNext(t, notification); !strings.Contains(got, `"params":{"n":1}`) {
 			t.Errorf("heard %s", got)
 		}
 		if s.asker.open != 1 || strings.Contains(s.asker.last(), "news://1") {
 			t.Errorf("%d streams, the last by %s", s.asker.open, s.asker.last())
 		}
-		if err := news.Close(); err != nil {
+		if err := notification.Close(); err != nil {
 			t.Error(err)
 		}
 		synctest.Wait()
@@ -123,7 +123,7 @@ func TestNotification_ModernServerToLegacyClient(t *testing.T) {
 // a server that has none is not.
 func TestSubscription_ReopenedWithBackoff(t *testing.T) {
 	t.Parallel()
-	newsStage(t, mcp.Modern, map[string][]scene{listening: {
+	notificationStage(t, mcp.Modern, map[string][]scene{listening: {
 		{events: []string{agreed(`"toolsListChanged":true`), result(`{"resultType":"complete","_meta":{"io.modelcontextprotocol/subscriptionId":ID}}`)}, end: io.EOF},
 		{fail: errBroken},
 		{reply: failure("-32603")},
@@ -131,19 +131,19 @@ func TestSubscription_ReopenedWithBackoff(t *testing.T) {
 		{reply: failure("-32601")},
 	}}, func(s *stage) {
 		t := s.t
-		news, began := s.ask(t, s, s.inSession(http.MethodGet, "")).Events(), time.Now()
-		if got, took := heardNext(t, news), time.Since(began); !strings.Contains(got, "tools/list_changed") || took != 7*time.Second {
+		notification, began := s.ask(t, s, s.inSession(http.MethodGet, "")).Events(), time.Now()
+		if got, took := heardNext(t, notification), time.Since(began); !strings.Contains(got, "tools/list_changed") || took != 7*time.Second {
 			t.Errorf("heard %s after %s", got, took)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
 		defer cancel()
-		if event, err := news.Next(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		if event, err := notification.Next(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("heard %s, %v", event.Wire.Body, err)
 		}
 		if n := len(strings.Fields(s.asker.was())); n != 5 {
 			t.Errorf("it was asked %d times", n)
 		}
-		_ = news.Close()
+		_ = notification.Close()
 		synctest.Wait()
 	})
 }
@@ -168,7 +168,7 @@ func TestSubscription_Refusals(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			newsStage(t, mcp.Modern, map[string][]scene{listening: tc.scenes}, func(s *stage) {
+			notificationStage(t, mcp.Modern, map[string][]scene{listening: tc.scenes}, func(s *stage) {
 				s.asker.offers = tc.offers
 				call := s.inSession(tc.method, tc.params)
 				call.Session = tc.session
@@ -184,7 +184,7 @@ func TestSubscription_Refusals(t *testing.T) {
 // A server that tells no news at all is not asked for any.
 func TestSubscription_NotOpenedWithoutCapability(t *testing.T) {
 	t.Parallel()
-	newsStage(t, mcp.Modern, nil, func(s *stage) {
+	notificationStage(t, mcp.Modern, nil, func(s *stage) {
 		s.asker.offers = `{"tools":{}}`
 		if got := s.ask(s.t, s, s.inSession(http.MethodGet, "")); got.Events() != nil || len(got.Evidence) != 0 {
 			s.t.Errorf("got %+v", got)
@@ -199,7 +199,7 @@ func TestNotification_LegacyServerToModernClient(t *testing.T) {
 	plain := func(method, params string) string {
 		return `{"jsonrpc":"2.0","method":"notifications/` + method + `","params":` + params + `}`
 	}
-	newsStage(t, mcp.Legacy, map[string][]scene{
+	notificationStage(t, mcp.Legacy, map[string][]scene{
 		http.MethodGet: {
 			{events: []string{
 				plain("prompts/list_changed", `{}`), plain("message", `{"level":"error","data":1}`), plain("tools/list_changed", `{"_meta":{"a":1}}`),
@@ -243,8 +243,8 @@ func TestNotification_LegacyServerToModernClient(t *testing.T) {
 func TestSubscription_NothingAvailableEndsStream(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		offers, asked string
-		scenes        map[string][]scene
+		offers, requested string
+		scenes            map[string][]scene
 	}{
 		"nothing offered":  {`{}`, `"toolsListChanged":true`, nil},
 		"nothing wanted":   {everything, ``, nil},
@@ -253,16 +253,16 @@ func TestSubscription_NothingAvailableEndsStream(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			newsStage(t, mcp.Legacy, tc.scenes, func(s *stage) {
+			notificationStage(t, mcp.Legacy, tc.scenes, func(s *stage) {
 				s.asker.offers = tc.offers
-				bodies, _ := read(s.t, s.ask(s.t, s, s.listens(tc.asked)).Events())
+				bodies, _ := read(s.t, s.ask(s.t, s, s.listens(tc.requested)).Events())
 				if len(bodies) != 2 || !strings.Contains(bodies[0], `"notifications":{}`) || !strings.Contains(bodies[1], `"result"`) {
 					s.t.Errorf("heard %s", bodies)
 				}
 			})
 		})
 	}
-	newsStage(t, mcp.Legacy, map[string][]scene{http.MethodGet: {{fail: errBroken}}}, func(s *stage) {
+	notificationStage(t, mcp.Legacy, map[string][]scene{http.MethodGet: {{fail: errBroken}}}, func(s *stage) {
 		var gone *transport.UnreachableError
 		if _, err := s.Exchange(s.t.Context(), s.listens(`"toolsListChanged":true`)); !errors.As(err, &gone) {
 			s.t.Errorf("of a server that is away: %v", err)
@@ -280,7 +280,7 @@ func TestLogLevel_BetweenRevisions(t *testing.T) {
 	log := func(level string) string {
 		return `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"` + level + `","data":1}}`
 	}
-	newsStage(t, mcp.Modern, map[string][]scene{calling: {{events: []string{log("warning"), result(complete)}}}}, func(s *stage) {
+	notificationStage(t, mcp.Modern, map[string][]scene{calling: {{events: []string{log("warning"), result(complete)}}}}, func(s *stage) {
 		t := s.t
 		s.ask(t, s, s.inSession("logging/setLevel", `"level":"warning"`))
 		bodies, _ := read(t, s.ask(t, s, s.inSession(calling, `"name":"ask","arguments":{}`)).Events())
@@ -294,14 +294,14 @@ func TestLogLevel_BetweenRevisions(t *testing.T) {
 			t.Errorf("another session asks %s", s.asker.last())
 		}
 	})
-	newsStage(t, mcp.Legacy, map[string][]scene{
+	notificationStage(t, mcp.Legacy, map[string][]scene{
 		calling:            {{events: []string{log("info"), log("error"), result(complete)}}},
 		"logging/setLevel": {{reply: result(`{}`)}, {reply: failure("-32601")}},
 	}, func(s *stage) {
 		t := s.t
 		for _, tc := range []struct {
 			level, want string
-			asked       int
+			requested   int
 		}{{"", "", 1}, {"warning", "error", 3}, {"error", "error", 5}} {
 			call := s.extended(calling, `"name":"ask","arguments":{}`)
 			call.Agent = "asker"
@@ -309,7 +309,7 @@ func TestLogLevel_BetweenRevisions(t *testing.T) {
 				call.Wire.Body = []byte(strings.Replace(string(call.Wire.Body), `"_meta":{`, `"_meta":{"io.modelcontextprotocol/logLevel":"`+tc.level+`",`, 1))
 			}
 			bodies, _ := read(t, s.ask(t, s, call).Events())
-			if n := len(strings.Fields(s.asker.was())); n != tc.asked || len(bodies) != map[bool]int{true: 2, false: 1}[tc.want != ""] || tc.want != "" && bodies[0] != log(tc.want) {
+			if n := len(strings.Fields(s.asker.was())); n != tc.requested || len(bodies) != map[bool]int{true: 2, false: 1}[tc.want != ""] || tc.want != "" && bodies[0] != log(tc.want) {
 				t.Errorf("%q: heard %s after %s", tc.level, bodies, s.asker.was())
 			}
 		}
@@ -319,18 +319,18 @@ func TestLogLevel_BetweenRevisions(t *testing.T) {
 // A modern client that hears nothing for long from a modern server still listens.
 func TestSubscription_SurvivesLongSilence(t *testing.T) {
 	t.Parallel()
-	newsStage(t, mcp.Modern, map[string][]scene{listening: {{events: []string{agreed(`"toolsListChanged":true`)}}}}, func(s *stage) {
+	notificationStage(t, mcp.Modern, map[string][]scene{listening: {{events: []string{agreed(`"toolsListChanged":true`)}}}}, func(s *stage) {
 		t := s.t
-		news := s.ask(t, s, s.listens(`"toolsListChanged":true`)).Events()
-		if got := heardNext(t, news); !strings.Contains(got, "acknowledged") {
+		notification := s.ask(t, s, s.listens(`"toolsListChanged":true`)).Events()
+		if got := heardNext(t, notification); !strings.Contains(got, "acknowledged") {
 			t.Errorf("heard %s", got)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Minute)
 		defer cancel()
-		if event, err := news.Next(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		if event, err := notification.Next(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("heard %s, %v", event.Wire.Body, err)
 		}
-		_ = news.Close()
+		_ = notification.Close()
 		synctest.Wait()
 	})
 }
@@ -338,22 +338,22 @@ func TestSubscription_SurvivesLongSilence(t *testing.T) {
 // Another replica is told what a session wants, by the one where its client said that.
 func TestSubscription_RequestedAtAnotherReplica(t *testing.T) {
 	t.Parallel()
-	newsStage(t, mcp.Modern, map[string][]scene{listening: {
+	notificationStage(t, mcp.Modern, map[string][]scene{listening: {
 		{events: []string{agreed(`"toolsListChanged":true`)}},
 		{events: []string{agreed(`"resourceSubscriptions":["news://1"]`)}},
 		{events: []string{agreed(agreedU1), notice("resources/updated", updatedU1)}},
 	}}, func(s *stage) {
 		t := s.t
 		other := s.replica(t)
-		news := s.ask(t, s, s.inSession(http.MethodGet, "")).Events()
-		heard := make(chan string)
-		go func() { heard <- heardNext(t, news) }()
+		notification := s.ask(t, s, s.inSession(http.MethodGet, "")).Events()
+		received := make(chan string)
+		go func() { received <- heardNext(t, notification) }()
 		synctest.Wait()
 		s.ask(t, other, s.inSession("resources/subscribe", `"uri":"news://1"`))
-		if got := <-heard; !strings.Contains(got, "news://1") {
+		if got := <-received; !strings.Contains(got, "news://1") {
 			t.Errorf("heard %s", got)
 		}
-		_ = news.Close()
+		_ = notification.Close()
 		_ = other.Close()
 		synctest.Wait()
 	})

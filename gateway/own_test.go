@@ -35,7 +35,7 @@ func TestRequestID_InUseIsRefused(t *testing.T) {
 			call.Agent, call.Session = "calculator", session
 			return call
 		}
-		heard := make(chan string, 4)
+		received := make(chan string, 4)
 		for _, session := range []string{"one", "another", "", ""} {
 			go func() {
 				answer, err := s.Exchange(t.Context(), adds(session))
@@ -47,7 +47,7 @@ func TestRequestID_InUseIsRefused(t *testing.T) {
 				if err != nil {
 					text = err.Error()
 				}
-				heard <- text
+				received <- text
 			}()
 		}
 		synctest.Wait()
@@ -60,7 +60,7 @@ func TestRequestID_InUseIsRefused(t *testing.T) {
 		}
 		close(s.tools.gate)
 		for range 4 {
-			if got := <-heard; !strings.Contains(got, `"sum":3`) {
+			if got := <-received; !strings.Contains(got, `"sum":3`) {
 				t.Errorf("one was told %s", got)
 			}
 		}
@@ -90,7 +90,7 @@ func TestTaskID_OfAnotherCallerIsNotFound(t *testing.T) {
 			"a reference": {`"referenceTaskIds":["t1"],`, `"referenceTaskIds":["t9"],`, canonical.CodeTaskNotFound},
 		} {
 			before := s.agent.was()
-			var told [2]string
+			var notified [2]string
 			for i, more := range []string{c.more, c.unknown} {
 				if more == "" {
 					continue
@@ -102,10 +102,10 @@ func TestTaskID_OfAnotherCallerIsNotFound(t *testing.T) {
 				if !errors.As(err, &refused) || refused.Code != c.want {
 					t.Errorf("%s: %s, %v", name, answer.Wire().Body, err)
 				}
-				told[i] = strings.ReplaceAll(err.Error(), "t9", "t1")
+				notified[i] = strings.ReplaceAll(err.Error(), "t9", "t1")
 			}
-			if c.unknown != "" && told[0] != told[1] {
-				t.Errorf("%s: %q tells from %q that it is there", name, told[0], told[1])
+			if c.unknown != "" && notified[0] != notified[1] {
+				t.Errorf("%s: %q tells from %q that it is there", name, notified[0], notified[1])
 			}
 			if s.agent.was() != before {
 				t.Errorf("%s: the agent was asked", name)
@@ -120,8 +120,8 @@ func TestTaskID_OfAnotherCallerIsNotFound(t *testing.T) {
 		call := s.a2a(invoking, saying(`"contextId":"c1",`))
 		call.Caller = stranger
 		s.ask(t, s, call)
-		if heard := s.agent.last(); strings.Contains(heard, `"c1"`) || !strings.Contains(heard, `"contextId":"ctx-`) {
-			t.Errorf("a stranger's message is in another's dialogue: %s", heard)
+		if received := s.agent.last(); strings.Contains(received, `"c1"`) || !strings.Contains(received, `"contextId":"ctx-`) {
+			t.Errorf("a stranger's message is in another's dialogue: %s", received)
 		}
 		read(t, s.ask(t, s, s.a2a(streaming, saying(`"contextId":"c1",`))).Events())
 		many := strings.Repeat(`"t1",`, 40)
@@ -144,13 +144,13 @@ func TestContextID_OwnedWhileStreamIsOpen(t *testing.T) {
 		call := s.a2a(streaming, strings.Replace(saying, `"messageId"`, `"contextId":"c1","messageId"`, 1))
 		call.Caller = identity.Caller{Peer: ecttest.NewParty(t, "spiffe://example.com/stranger").Peer()}
 		theirs := s.ask(t, s, call)
-		if heard := s.agent.last(); strings.Contains(heard, `"c1"`) {
-			t.Errorf("a stranger is let in: %s", heard)
+		if received := s.agent.last(); strings.Contains(received, `"c1"`) {
+			t.Errorf("a stranger is let in: %s", received)
 		}
 		call = s.a2a(streaming, strings.Replace(saying, `"messageId"`, `"contextId":"c1","messageId"`, 1))
 		own := s.ask(t, s, call)
-		if heard := s.agent.last(); !strings.Contains(heard, `"c1"`) {
-			t.Errorf("the owner is not let in: %s", heard)
+		if received := s.agent.last(); !strings.Contains(received, `"c1"`) {
+			t.Errorf("the owner is not let in: %s", received)
 		}
 		for _, answer := range []transport.Answer{answer, theirs, own} {
 			_ = answer.Events().Close()
@@ -180,15 +180,15 @@ func TestTaskEnd_ConfirmedBeforeReply(t *testing.T) {
 		answers := &unsure{Store: s.memory, fails: true}
 		s.shared = answers
 		close(s.tools.gate)
-		road := s.replica(t)
-		defer func() { _ = road.Close() }()
-		_, err := road.Exchange(t.Context(), s.adds(invoking, adding))
+		handler := s.replica(t)
+		defer func() { _ = handler.Close() }()
+		_, err := handler.Exchange(t.Context(), s.adds(invoking, adding))
 		if p := problem.From(err); p.Status != 503 || p.RetryAfter == 0 {
 			t.Errorf("an end that is not confirmed: %v", err)
 		}
 		answers.fails = false
-		id, _ := taskIn(t, s.ask(t, road, s.adds(invoking, adding)).Wire().Body)
-		if got := s.state(road, id); got != "COMPLETED" {
+		id, _ := taskIn(t, s.ask(t, handler, s.adds(invoking, adding)).Wire().Body)
+		if got := s.state(handler, id); got != "COMPLETED" {
 			t.Errorf("it is %s", got)
 		}
 	})

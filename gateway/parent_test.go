@@ -17,7 +17,7 @@ import (
 
 // translated mints tokens of somebody who translates for others, each made of the
 // one before, the newest first.
-func (b *bed) translated(t *testing.T, who *ecttest.Party, body string, n int) (tokens []string, ids []ect.ID) {
+func (b *fixture) translated(t *testing.T, who *ecttest.Party, body string, n int) (tokens []string, ids []ect.ID) {
 	t.Helper()
 	workflow, parents := string(ect.NewID()), []ect.ID(nil)
 	for range n {
@@ -39,7 +39,7 @@ func (b *bed) translated(t *testing.T, who *ecttest.Party, body string, n int) (
 // agent's act and no translation.
 func TestNamedParent_HopsOfItsPathCount(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, gateway.Settings{}, policy.Rules{Open: true})
+	b := newFixture(t, gateway.Settings{}, policy.Rules{Open: true})
 	tokens, ids := b.translated(t, b.caller, addBody, 3)
 	_, err := b.Exchange(t.Context(), b.call(addBody, tokens...))
 	if denied, ok := errors.AsType[*policy.Denied](err); !ok || denied.Constraint != policy.ConstraintHops {
@@ -84,7 +84,7 @@ func TestNamedParent_HopsOfItsPathCount(t *testing.T) {
 // TestNamedParent_AmbiguousIDIsRefused: of several tokens with one id that concern its sender, none is meant.
 func TestNamedParent_AmbiguousIDIsRefused(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, gateway.Settings{}, policy.Rules{Open: true})
+	b := newFixture(t, gateway.Settings{}, policy.Rules{Open: true})
 	id, workflow, until := ect.NewID(), string(ect.NewID()), b.now.Add(time.Hour)
 	put := func(issuer ect.Identity, audience ...string) {
 		t.Helper()
@@ -124,7 +124,7 @@ func refused(err error) bool {
 func TestAttack_HopsBehindAListedPrefix(t *testing.T) {
 	t.Parallel()
 	for name, listed := range map[string]ect.Identity{"an id": "", "a prefix": "spiffe://example.com/*"} {
-		b := newBed(t, gateway.Settings{}, policy.Rules{Open: true})
+		b := newFixture(t, gateway.Settings{}, policy.Rules{Open: true})
 		if listed == "" {
 			listed = b.caller.ID
 		}
@@ -153,16 +153,16 @@ func TestAttack_HopsBehindAListedPrefix(t *testing.T) {
 // alone, since in another one no gateway would look for them.
 func TestParents_OfItsWorkflow(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, gateway.Settings{}, policy.Rules{Open: true})
+	b := newFixture(t, gateway.Settings{}, policy.Rules{Open: true})
 	tokens := []string{b.source(t, addBody, nil), b.source(t, addBody, nil)}
 	answer, err := b.Exchange(t.Context(), b.call(addBody, tokens...))
 	if err != nil {
 		t.Fatal(err)
 	}
-	leg := claims(t, answer.Evidence[0])
-	at := slices.IndexFunc(tokens, func(token string) bool { return claims(t, token).Workflow == leg.Workflow })
-	if at < 0 || !slices.Equal(leg.Parents, []ect.ID{claims(t, tokens[at]).ID}) {
-		t.Errorf("a token in %s has the parents %v, want the source of that workflow alone", leg.Workflow, leg.Parents)
+	direction := claims(t, answer.Evidence[0])
+	at := slices.IndexFunc(tokens, func(token string) bool { return claims(t, token).Workflow == direction.Workflow })
+	if at < 0 || !slices.Equal(direction.Parents, []ect.ID{claims(t, tokens[at]).ID}) {
+		t.Errorf("a token in %s has the parents %v, want the source of that workflow alone", direction.Workflow, direction.Parents)
 	}
 	if sent := b.agent.tokens[0]; len(sent) != 3 {
 		t.Errorf("%d tokens are sent on, want ours and both sources", len(sent))
@@ -183,7 +183,7 @@ func TestAncestors_TooLargeForTheNextGateway(t *testing.T) {
 		"a gateway, a small source": {gateway: true, audience: 1},
 		"an agent, a large source":  {audience: 100},
 	} {
-		b := newBed(t, gateway.Settings{}, policy.Rules{Open: true})
+		b := newFixture(t, gateway.Settings{}, policy.Rules{Open: true})
 		if tc.gateway {
 			b.Apply(gateway.Settings{Gateways: []ect.Identity{b.server.ID}})
 		}
@@ -205,8 +205,8 @@ func TestAncestors_TooLargeForTheNextGateway(t *testing.T) {
 		if refused && (large.Size != len(token.Compact()) || problem.From(err).Status != 431) {
 			t.Errorf("%s: %v with status %d", name, err, problem.From(err).Status)
 		}
-		if asked := len(b.agent.bodies) > 0; asked == tc.refused {
-			t.Errorf("%s: it was asked %v", name, asked)
+		if requested := len(b.agent.bodies) > 0; requested == tc.refused {
+			t.Errorf("%s: it was asked %v", name, requested)
 		}
 	}
 }

@@ -19,15 +19,15 @@ import (
 )
 
 // text is a message with words in it.
-func text(said string) *canonical.Message {
+func text(output string) *canonical.Message {
 	return &canonical.Message{Op: canonical.OpInvoke, Body: &canonical.Invoke{
-		Turn: canonical.Content{Role: canonical.RoleCaller, Parts: []canonical.Part{{Kind: canonical.KindText, Text: said}}},
+		Turn: canonical.Content{Role: canonical.RoleCaller, Parts: []canonical.Part{{Kind: canonical.KindText, Text: output}}},
 	}}
 }
 
 // sent is work that a caller has asked for with a token of its own, for these
 // audiences.
-func (b *signalBed) sent(audience ...ect.Identity) (workflow string, own, checkpoint ect.ID) {
+func (b *signalFixture) sent(audience ...ect.Identity) (workflow string, own, checkpoint ect.ID) {
 	b.t.Helper()
 	c := ect.Claims{ID: ect.NewID(), Act: "send_task", Workflow: string(ect.NewID())}
 	for _, id := range audience {
@@ -44,24 +44,24 @@ func (b *signalBed) sent(audience ...ect.Identity) (workflow string, own, checkp
 func TestRollbackRequest_PartiesOfTheCheckpoint(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		who     func(b *signalBed) *ecttest.Party
-		mark    func(b *signalBed, c *ect.Claims) // of the checkpoint
-		also    ect.ID                            // another parent
-		own     bool                              // the parent is the caller's own token
+		who     func(b *signalFixture) *ecttest.Party
+		mark    func(b *signalFixture, c *ect.Claims) // of the checkpoint
+		also    ect.ID                                // another parent
+		own     bool                                  // the parent is the caller's own token
 		refused bool
 	}{
 		"who began it":                    {own: true},
-		"who was given its token":         {own: true, who: func(b *signalBed) *ecttest.Party { return b.server }},
-		"nobody else":                     {own: true, who: func(b *signalBed) *ecttest.Party { return b.outsider }, refused: true},
+		"who was given its token":         {own: true, who: func(b *signalFixture) *ecttest.Party { return b.server }},
+		"nobody else":                     {own: true, who: func(b *signalFixture) *ecttest.Party { return b.outsider }, refused: true},
 		"of a checkpoint and of nothing":  {also: ect.NewID(), refused: true},
-		"who is named by the agent alone": {who: func(b *signalBed) *ecttest.Party { return b.outsider }, mark: namesCaller, refused: true},
-		"who is given it by the agent": {who: func(b *signalBed) *ecttest.Party { return b.outsider }, mark: func(b *signalBed, c *ect.Claims) {
+		"who is named by the agent alone": {who: func(b *signalFixture) *ecttest.Party { return b.outsider }, mark: namesCaller, refused: true},
+		"who is given it by the agent": {who: func(b *signalFixture) *ecttest.Party { return b.outsider }, mark: func(b *signalFixture, c *ect.Claims) {
 			c.Audience = append(c.Audience, string(b.outsider.ID))
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newSignalBed(t)
+			b := newSignalFixture(t)
 			if c.mark != nil {
 				b.agent.mark = func(claims *ect.Claims) { c.mark(b, claims) }
 			}
@@ -77,12 +77,12 @@ func TestRollbackRequest_PartiesOfTheCheckpoint(t *testing.T) {
 			if c.who != nil {
 				who = c.who(b)
 			}
-			heard := len(b.agent.heard)
+			received := len(b.agent.received)
 			_, err := b.Exchange(t.Context(), b.say(who, b.rollback(who, workflow, parents...)))
 			if got := problem.From(err).Code; c.refused && got != problem.CodeForbidden || !c.refused && err != nil {
 				t.Errorf("got %v", err)
 			}
-			if c.refused != (len(b.agent.heard) == heard) {
+			if c.refused != (len(b.agent.received) == received) {
 				t.Errorf("the agent heard of it: %t", c.refused)
 			}
 		})
@@ -90,7 +90,7 @@ func TestRollbackRequest_PartiesOfTheCheckpoint(t *testing.T) {
 }
 
 // namesCaller lets a token say, as only ours may, whose message it was made of.
-func namesCaller(b *signalBed, c *ect.Claims) {
+func namesCaller(b *signalFixture, c *ect.Claims) {
 	c.Ext = ect.Ext{}
 	c.Ext.SetString(ect.ExtCaller, string(b.outsider.ID))
 }
@@ -99,12 +99,12 @@ func namesCaller(b *signalBed, c *ect.Claims) {
 // token of his own beside it, except gateways, which carry those of others.
 func TestSignal_OnlyGatewaysCarryOthers(t *testing.T) {
 	t.Parallel()
-	b := newSignalBed(t)
+	b := newSignalFixture(t)
 	workflow, checkpoint := b.work("")
 	own := b.mint(b.outsider, ect.Claims{Act: "send_task", Audience: []string{string(b.self.ID)}, Workflow: workflow})
 	call := func() transport.Call { return b.say(b.outsider, b.rollback(b.caller, workflow, checkpoint), own) }
-	heard := len(b.agent.heard)
-	if _, err := b.Exchange(t.Context(), call()); problem.From(err).Code != problem.CodeECTInvalid || len(b.agent.heard) != heard {
+	received := len(b.agent.received)
+	if _, err := b.Exchange(t.Context(), call()); problem.From(err).Code != problem.CodeECTInvalid || len(b.agent.received) != received {
 		t.Errorf("got %v", err)
 	}
 	b.Apply(gateway.Settings{Gateways: []ect.Identity{b.outsider.ID}})
@@ -122,7 +122,7 @@ func TestSignal_OnlyGatewaysCarryOthers(t *testing.T) {
 // count as the gateway's, and what we signed stays where it is when it comes back.
 func TestAttack_GatewayFillsAnothersShare(t *testing.T) {
 	t.Parallel()
-	b := newSignalBed(t)
+	b := newSignalFixture(t)
 	b.Apply(gateway.Settings{Gateways: []ect.Identity{b.outsider.ID}})
 	wantHolder := func(id ect.ID, holder ect.Identity) {
 		t.Helper()
@@ -141,10 +141,10 @@ func TestAttack_GatewayFillsAnothersShare(t *testing.T) {
 	wantHolder(claims(t, unseen).ID, b.outsider.ID)
 	wantHolder(claims(t, carries).ID, b.outsider.ID)
 
-	asked := b.say(b.caller, text("go"), b.mint(b.caller, ect.Claims{
+	request := b.say(b.caller, text("go"), b.mint(b.caller, ect.Claims{
 		Act: "send_task", Audience: []string{string(b.self.ID)}, Workflow: string(ect.NewID()),
 	}))
-	answer, err := b.Exchange(t.Context(), asked)
+	answer, err := b.Exchange(t.Context(), request)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +164,7 @@ func TestAttack_GatewayFillsAnothersShare(t *testing.T) {
 // caller from undoing its own work.
 func TestCheckpoint_ForeignTokenWithSameID(t *testing.T) {
 	t.Parallel()
-	b := newSignalBed(t)
+	b := newSignalFixture(t)
 	workflow, checkpoint := b.work("")
 	namesake := ect.Claims{ID: checkpoint, Act: "send_task", Audience: []string{string(b.self.ID)}, Workflow: workflow, Parents: b.parents(checkpoint)}
 	if _, err := b.Exchange(t.Context(), b.say(b.outsider, text("go"), b.mint(b.outsider, namesake))); problem.From(err).Code != problem.CodeECTInvalid {
@@ -184,16 +184,16 @@ func TestCheckpoint_ForeignTokenWithSameID(t *testing.T) {
 func TestRollbackResult_InvalidIsRejected(t *testing.T) {
 	t.Parallel()
 	ended := &ending{}
-	for name, change := range map[string]func(b *signalBed){
-		"of another workflow": func(b *signalBed) { b.agent.spoil = func(c *ect.Claims) { c.Workflow = string(ect.NewID()) } },
-		"by somebody else":    func(b *signalBed) { b.agent.by = b.caller },
-		"by nobody known":     func(b *signalBed) { b.agent.by = ecttest.NewParty(b.t, b.server.ID) },
-		"a stream": func(b *signalBed) {
+	for name, change := range map[string]func(b *signalFixture){
+		"of another workflow": func(b *signalFixture) { b.agent.spoil = func(c *ect.Claims) { c.Workflow = string(ect.NewID()) } },
+		"by somebody else":    func(b *signalFixture) { b.agent.by = b.caller },
+		"by nobody known":     func(b *signalFixture) { b.agent.by = ecttest.NewParty(b.t, b.server.ID) },
+		"a stream": func(b *signalFixture) {
 			b.agent.answer = func() (transport.Reply, error) { return transport.Reply{Events: ended}, nil }
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newSignalBed(t)
+			b := newSignalFixture(t)
 			workflow, checkpoint := b.work("")
 			change(b)
 			answer, err := b.Exchange(t.Context(), b.say(b.caller, b.rollback(b.caller, workflow, checkpoint)))
@@ -205,7 +205,7 @@ func TestRollbackResult_InvalidIsRejected(t *testing.T) {
 	if !ended.closed {
 		t.Error("the stream is still open")
 	}
-	b := newSignalBed(t)
+	b := newSignalFixture(t)
 	workflow, checkpoint := b.work("")
 	b.agent.answer = func() (transport.Reply, error) {
 		return transport.Reply{}, &transport.UnreachableError{Agent: "undoer", Err: io.ErrUnexpectedEOF}
@@ -230,7 +230,7 @@ func (e *ending) Close() error {
 // and by tokens for something else.
 func TestDecision_Refusals(t *testing.T) {
 	t.Parallel()
-	b := newSignalBed(t)
+	b := newSignalFixture(t)
 	const hook = "https://client.example/hook"
 	workflow, gate := b.work(hook)
 	for _, act := range []ect.Act{"send_task", ect.ActRollbackRequest} {
@@ -245,8 +245,8 @@ func TestDecision_Refusals(t *testing.T) {
 	if _, err := b.Exchange(t.Context(), b.say(b.server, own)); problem.From(err).Code != problem.CodeForbidden {
 		t.Errorf("by who asks, at another's place: %v", err)
 	}
-	if err := b.Close(); err != nil || len(b.told.list) != 0 {
-		t.Errorf("told %d times, %v", len(b.told.list), err)
+	if err := b.Close(); err != nil || len(b.notified.list) != 0 {
+		t.Errorf("told %d times, %v", len(b.notified.list), err)
 	}
 }
 
@@ -254,7 +254,7 @@ func TestDecision_Refusals(t *testing.T) {
 // somebody who would call it.
 func TestCallback_RequiresWorkflowURIAndSender(t *testing.T) {
 	t.Parallel()
-	b := newSignalBed(t)
+	b := newSignalFixture(t)
 	const hook = "https://client.example/"
 	longest := hook + strings.Repeat("x", 2048-len(hook))
 	if err := b.Parts().Callbacks.Await(t.Context(), b.caller.ID, string(ect.NewID()), longest); err != nil {
@@ -289,7 +289,7 @@ func TestEvidence_AgentTokenBoundToItsAnswer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newSignalBed(t)
+			b := newSignalFixture(t)
 			b.agent.mark = c.mark
 			for range c.calls {
 				if _, err := b.Exchange(t.Context(), b.say(b.caller, text("go"))); err != nil {
@@ -308,21 +308,21 @@ func TestEvidence_AgentTokenBoundToItsAnswer(t *testing.T) {
 // the work nor signed what waits decides only with the role of an approver (R23).
 func TestDecision_OfAMemberWithoutTheRole(t *testing.T) {
 	t.Parallel()
-	b := newSignalBed(t)
+	b := newSignalFixture(t)
 	b.agent.mark = func(c *ect.Claims) { c.Audience = append(c.Audience, string(b.outsider.ID)) } // a member by that
 	workflow, gate := b.work("https://client.example/hook")
 	child := b.mint(b.outsider, ect.Claims{Act: "send_task", Audience: []string{string(b.self.ID)}, Workflow: workflow, Parents: []ect.ID{gate}})
 	if _, err := b.Exchange(t.Context(), b.say(b.outsider, text("go"), child)); err != nil {
 		t.Fatalf("the member works in the workflow: %v", err)
 	}
-	heard := len(b.agent.heard)
+	received := len(b.agent.received)
 	for _, act := range []ect.Act{ect.ActApprovalGranted, ect.ActApprovalDenied} {
 		if _, err := b.Exchange(t.Context(), b.say(b.outsider, b.decision(b.outsider, act, workflow, gate))); problem.From(err).Code != problem.CodeForbidden {
 			t.Errorf("%s: got %v, want forbidden", act, err)
 		}
 	}
 	b.wantDecidedOnce(b.decision(b.approver, ect.ActApprovalGranted, workflow, gate), 1)
-	if len(b.agent.heard) != heard {
+	if len(b.agent.received) != received {
 		t.Error("the agent heard of a decision")
 	}
 }
@@ -331,10 +331,10 @@ func TestDecision_OfAMemberWithoutTheRole(t *testing.T) {
 // this workflow has asked for one, and does not give it (R23).
 func TestDecision_OfTheHooksRegistrant(t *testing.T) {
 	t.Parallel()
-	for name, registrant := range map[string]func(b *signalBed) *ecttest.Party{
-		"the approver": func(b *signalBed) *ecttest.Party { return b.approver }, "another": outsider,
+	for name, registrant := range map[string]func(b *signalFixture) *ecttest.Party{
+		"the approver": func(b *signalFixture) *ecttest.Party { return b.approver }, "another": outsider,
 	} {
-		b := newSignalBed(t)
+		b := newSignalFixture(t)
 		workflow, gate := b.work("")
 		who := registrant(b)
 		if err := b.Parts().Callbacks.Await(t.Context(), who.ID, workflow, "https://client.example/hook"); err != nil {
@@ -348,15 +348,15 @@ func TestDecision_OfTheHooksRegistrant(t *testing.T) {
 		if _, err := b.Exchange(t.Context(), b.say(b.approver, granted)); problem.From(err).Code != problem.CodeForbidden {
 			t.Errorf("%s has registered: got %v, want forbidden", name, err)
 		}
-		if err := b.Close(); err != nil || len(b.told.list) != 0 {
-			t.Errorf("%s has registered: told %d times, %v", name, len(b.told.list), err)
+		if err := b.Close(); err != nil || len(b.notified.list) != 0 {
+			t.Errorf("%s has registered: told %d times, %v", name, len(b.notified.list), err)
 		}
 	}
 }
 
 // wantDecidedOnce makes the approver's decision, and expects that it alone was told, to
 // so many hooks. It ends the gateway.
-func (b *signalBed) wantDecidedOnce(granted *canonical.Message, hooks int) {
+func (b *signalFixture) wantDecidedOnce(granted *canonical.Message, hooks int) {
 	b.t.Helper()
 	if _, err := b.Exchange(b.t.Context(), b.say(b.approver, granted)); err != nil {
 		b.t.Errorf("the approver decides: %v", err)
@@ -365,7 +365,7 @@ func (b *signalBed) wantDecidedOnce(granted *canonical.Message, hooks int) {
 		b.t.Fatal(err)
 	}
 	token := granted.Body.(*canonical.Signal).Token
-	if len(b.told.list) != hooks || slices.ContainsFunc(b.told.list, func(d transport.Decision) bool { return d.Token != token }) {
-		b.t.Errorf("told %d times, want the approver's decision %d times", len(b.told.list), hooks)
+	if len(b.notified.list) != hooks || slices.ContainsFunc(b.notified.list, func(d transport.Decision) bool { return d.Token != token }) {
+		b.t.Errorf("told %d times, want the approver's decision %d times", len(b.notified.list), hooks)
 	}
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/aepb/aepb-gateway/translators/mcp"
 )
 
-const shelfTask = `,"artifacts":[` +
+const storeTask = `,"artifacts":[` +
 	`{"artifactId":"a/1","name":"report","description":"all of it","parts":[{"text":"one"},{"data":{"n":1.50}},{"raw":"AP8=","filename":"o.bin","mediaType":"application/octet-stream"},` +
 	`{"raw":"YSxi","mediaType":"text/csv"},{"raw":"iVA=","mediaType":"image/png"},{"url":"https://example.com/x.pdf","filename":"x.pdf"}]},` +
 	`{"artifactId":"a2","parts":[{"text":"# two","mediaType":"text/markdown"}]}]`
@@ -55,7 +55,7 @@ func (s *stage) resources(t *testing.T, g transport.Handler, call transport.Call
 func TestArtifacts_ListedAndReadAsResources(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, map[string][]scene{"SendStreamingMessage": {{events: []string{wholeTask("COMPLETED", shelfTask)}}}})
+		s := newStage(t, map[string][]scene{"SendStreamingMessage": {{events: []string{wholeTask("COMPLETED", storeTask)}}}})
 		defer func() { _ = s.Close() }()
 		other := s.replica(t)
 		defer func() { _ = other.Close() }()
@@ -121,9 +121,9 @@ func TestArtifacts_OfStreamsListedOnce(t *testing.T) {
 		defer func() { _ = s.Close() }()
 		call := s.tool(askingHi)
 		call.Wire.Body = []byte(strings.Replace(string(call.Wire.Body), `"_meta":{`, `"_meta":{"progressToken":1,`, 1))
-		told, _ := read(t, s.ask(t, s, call).Events())
-		if !strings.Contains(told[len(told)-1], `"done"`) {
-			t.Fatalf("%q", told)
+		notices, _ := read(t, s.ask(t, s, call).Events())
+		if !strings.Contains(notices[len(notices)-1], `"done"`) {
+			t.Fatalf("%q", notices)
 		}
 		for _, want := range []string{"done", "changed"} {
 			read, _ := s.resources(t, s, s.asksFor(mcp.Modern, "resources/read", `"uri":"a2a://writer/tasks/t1/artifacts/a1",`))
@@ -141,7 +141,7 @@ func TestArtifacts_OfStreamsListedOnce(t *testing.T) {
 func TestArtifacts_ReplyDoesNotWaitForList(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, map[string][]scene{"SendStreamingMessage": {{events: []string{wholeTask("COMPLETED", shelfTask)}}}})
+		s := newStage(t, map[string][]scene{"SendStreamingMessage": {{events: []string{wholeTask("COMPLETED", storeTask)}}}})
 		defer func() { _ = s.Close() }()
 		s.entries.shelf = make(chan struct{})
 		for range 3 {
@@ -193,7 +193,7 @@ func TestArtifacts_ManyRepliesShareAWrite(t *testing.T) {
 func TestArtifacts_ForeignAndUnknownURIsRefused(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, map[string][]scene{"SendStreamingMessage": {{events: []string{wholeTask("COMPLETED", shelfTask)}}}})
+		s := newStage(t, map[string][]scene{"SendStreamingMessage": {{events: []string{wholeTask("COMPLETED", storeTask)}}}})
 		defer func() { _ = s.Close() }()
 		s.ask(t, s, s.tool(askingHi))
 		for _, uri := range []string{
@@ -235,8 +235,8 @@ func TestArtifacts_ForeignAndUnknownURIsRefused(t *testing.T) {
 func expectError(t *testing.T, s *stage, call transport.Call, want canonical.Code) {
 	t.Helper()
 	_, err := s.Exchange(t.Context(), call)
-	var said *canonical.Error
-	if !errors.As(err, &said) || said.Code != want {
+	var answer *canonical.Error
+	if !errors.As(err, &answer) || answer.Code != want {
 		t.Errorf("%.300s: got %v, want %s", call.Wire.Body, err, want)
 	}
 }

@@ -51,15 +51,15 @@ var errBroken = &transport.UnreachableError{Agent: "writer"} // the connection b
 // player is an A2A agent that plays scenes: for each method the next one, and
 // the last again and again.
 type player struct {
-	t       *testing.T
-	mu      sync.Mutex
-	scenes  map[string][]scene
-	asked   []string // the methods, in order
-	bodies  []string
-	headers []http.Header
+	t         *testing.T
+	mu        sync.Mutex
+	scenes    map[string][]scene
+	requested []string // the methods, in order
+	bodies    []string
+	headers   []http.Header
 
 	evidence [][]string // the tokens that came with each request
-	told     int        // how often it has described itself
+	notified int        // how often it has described itself
 	open     int        // streams that are open
 	blind    bool
 
@@ -93,7 +93,7 @@ func (p *player) Describe(_ context.Context, e transport.Endpoint) (*canonical.D
 		e.Version = p.version
 	}
 	p.mu.Lock()
-	p.told++
+	p.notified++
 	p.mu.Unlock()
 	if p.typed != "" {
 		d := &canonical.Description{Name: "asker", Versions: speaks, Capabilities: []canonical.Capability{
@@ -114,8 +114,8 @@ func (p *player) Describe(_ context.Context, e transport.Endpoint) (*canonical.D
 	}, e, nil
 }
 
-// leg is the claims of the newest request ECT that the agent was shown.
-func (p *player) leg() ect.Claims {
+// direction is the claims of the newest request ECT that the agent was shown.
+func (p *player) direction() ect.Claims {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return claims(p.t, p.evidence[len(p.evidence)-1][0])
@@ -137,7 +137,7 @@ func (p *player) Dial(ctx context.Context, _ transport.Endpoint, sealed transpor
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.asked, p.bodies = append(p.asked, request.Method), append(p.bodies, string(wire.Body))
+	p.requested, p.bodies = append(p.requested, request.Method), append(p.bodies, string(wire.Body))
 	p.evidence = append(p.evidence, tokens)
 	p.headers, p.spoken = append(p.headers, wire.Header), append(p.spoken, wire.Version)
 	list := p.scenes[request.Method]
@@ -185,7 +185,7 @@ func (p *player) think(ctx context.Context, after time.Duration, wire translator
 func (p *player) was() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return strings.Join(p.asked, " ")
+	return strings.Join(p.requested, " ")
 }
 
 // last is what it heard last.
@@ -418,17 +418,17 @@ func (s *stage) replica(t *testing.T) limiting {
 	if s.shared != nil {
 		answers = s.shared
 	}
-	var kept store.Entries = &s.entries
+	var stored store.Entries = &s.entries
 	if s.view != nil {
-		kept = s.view
+		stored = s.view
 	}
-	road, err := gateway.New(gateway.Settings{}, chained(gateway.Deps{
+	handler, err := gateway.New(gateway.Settings{}, chained(gateway.Deps{
 		Registry: registry, Directory: list, Network: &outbound.Network{
 			Agents:  map[canonical.Binding]transport.Dialer{a2a.Binding: onGRPC{Dialer: s.agent}, mcp.Binding: servers{s}, slimform.Binding: onSLIM{s.agent}},
 			Pushers: map[canonical.Binding]transport.Pusher{a2a.Binding: s.posts},
 		},
 		Tokens: gateway.Tokens{Signer: s.self.Signer(t, time.Now), Dialects: dialects, Verifier: verifier, Recorder: recorder, Evidence: s.memory},
-		Stores: gateway.Stores{Answers: answers, Conversations: s.memory, Entries: kept, Blobs: s.memory.Blobs(), Place: "https://gateway.example.com/.well-known/atd/rollback"}, Limiter: limiter, Metrics: metrics, Logger: logger, Now: time.Now, Shares: gateway.Shares{Workers: s.workers},
+		Stores: gateway.Stores{Answers: answers, Conversations: s.memory, Entries: stored, Blobs: s.memory.Blobs(), Place: "https://gateway.example.com/.well-known/atd/rollback"}, Limiter: limiter, Metrics: metrics, Logger: logger, Now: time.Now, Shares: gateway.Shares{Workers: s.workers},
 		NewID: func() string {
 			id := string(ect.NewID())
 			if first { // it names itself first
@@ -438,8 +438,8 @@ func (s *stage) replica(t *testing.T) limiting {
 		},
 	}))
 	must(err)
-	road.CheckExecutions(func(wrong string) { t.Error(wrong) })
-	return limiting{road}
+	handler.CheckExecutions(func(wrong string) { t.Error(wrong) })
+	return limiting{handler}
 }
 
 func (s *stage) by(binding canonical.Binding, version, body string) transport.Call {

@@ -65,7 +65,7 @@ func TestPolicy_RefusesBeforeTheAgent(t *testing.T) {
 			if rules.Callers == nil {
 				rules.Open = true
 			}
-			b := newBed(t, tc.settings, rules)
+			b := newFixture(t, tc.settings, rules)
 			listed := directory.Agent{
 				Name: "calculator", ID: b.server.ID, Rules: rules,
 				Endpoints: []directory.Endpoint{{Binding: mcp.Binding, URL: "https://calculator.example/mcp"}},
@@ -100,7 +100,7 @@ func TestPolicy_RefusesBeforeTheAgent(t *testing.T) {
 // The level of the caller's own agent counts like that of the destination.
 func TestAssuranceLevel_RequiredByCallersAgent(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, gateway.Settings{}, policy.Rules{Open: true})
+	b := newFixture(t, gateway.Settings{}, policy.Rules{Open: true})
 	if err := b.Directory.Put(directory.Agent{
 		Name: "client", ID: b.caller.ID, AssuranceLevel: ect.L3,
 		Endpoints: []directory.Endpoint{{Binding: mcp.Binding, URL: "https://client.example/mcp"}},

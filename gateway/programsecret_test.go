@@ -17,7 +17,7 @@ import (
 func TestAttack_EvidenceNamesNoProgram(t *testing.T) {
 	t.Parallel()
 	rules := policy.Rules{Open: true}
-	b := newBed(t, gateway.Settings{}, rules)
+	b := newFixture(t, gateway.Settings{}, rules)
 	program := stdio.Program{Command: []string{"calculator", "--key=hunter2"}, Env: map[string]string{"KEY": "hunter2"}, EnvFiles: map[string]string{"TOKEN": "/etc/hunter2"}}
 	if err := b.Directory.Put(directory.Agent{
 		Name: "calculator", Rules: rules, Endpoints: []directory.Endpoint{{Binding: mcp.Binding, URL: program.URL()}},

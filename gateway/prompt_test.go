@@ -56,8 +56,8 @@ func TestPrompt_AsksANewerClient(t *testing.T) {
 	}
 	era(t, mcp.Legacy, scenes, func(s *stage) {
 		t := s.t
-		answering := func(asked, name string) string {
-			state, keys := stateIn(t, asked)
+		answering := func(requested, name string) string {
+			state, keys := stateIn(t, requested)
 			return s.outcome(s.prompts(`,"requestState":"` + state + `","inputResponses":{"` + keys[0] + `":{"action":"accept","content":{"name":"` + name + `"}}}`))
 		}
 		goOn := func() { time.AfterFunc(time.Second, func() { s.asker.resume <- struct{}{} }) }
@@ -74,9 +74,9 @@ func TestPrompt_AsksANewerClient(t *testing.T) {
 		if got := answering(again, "Bob"); !strings.Contains(got, `"text":"greet Ada"`) || !strings.Contains(got, `"resultType":"complete"`) {
 			t.Errorf("the second answer leads to %s", got)
 		}
-		heard := strings.Join(s.asker.heard(""), "\n")
-		if len(s.asker.heard(prompting)) != 1 || !strings.Contains(heard, `"content":{"name":"Ada"}`) || !strings.Contains(heard, `"content":{"name":"Bob"}`) || strings.Contains(heard, "Eve") {
-			t.Errorf("the server was asked %d times and heard %s", len(s.asker.heard(prompting)), heard)
+		received := strings.Join(s.asker.received(""), "\n")
+		if len(s.asker.received(prompting)) != 1 || !strings.Contains(received, `"content":{"name":"Ada"}`) || !strings.Contains(received, `"content":{"name":"Bob"}`) || strings.Contains(received, "Eve") {
+			t.Errorf("the server was asked %d times and heard %s", len(s.asker.received(prompting)), received)
 		}
 	})
 }
@@ -118,11 +118,11 @@ func TestPrompt_AnswersThatAreNone(t *testing.T) {
 				t.Errorf("%s leads to %s", name, got)
 			}
 		}
-		if asked, _ := stateIn(t, s.outcome(s.prompts(with("")))); asked != state {
-			t.Errorf("an empty retry is asked with the state %s, before %s", asked, state)
+		if requested, _ := stateIn(t, s.outcome(s.prompts(with("")))); requested != state {
+			t.Errorf("an empty retry is asked with the state %s, before %s", requested, state)
 		}
-		if heard := s.asker.heard(""); len(heard) != 0 {
-			t.Errorf("the server heard %s", heard)
+		if received := s.asker.received(""); len(received) != 0 {
+			t.Errorf("the server heard %s", received)
 		}
 		time.AfterFunc(time.Second, func() { close(s.asker.resume) })
 		if got := s.outcome(s.prompts(with(good))); !strings.Contains(got, "greet Ada") {
@@ -145,7 +145,7 @@ func TestAttack_AnotherAnswersTheQuestionOfAPrompt(t *testing.T) {
 		if got, err := s.Exchange(t.Context(), theirs); err == nil {
 			t.Errorf("the answer of another caller leads to %s", got.Wire().Body)
 		}
-		if len(s.asker.heard("")) != 0 || len(s.asker.heard(prompting)) != 1 {
+		if len(s.asker.received("")) != 0 || len(s.asker.received(prompting)) != 1 {
 			t.Errorf("the server heard %s", s.asker.bodies)
 		}
 		time.AfterFunc(time.Second, func() { close(s.asker.resume) })
@@ -168,9 +168,9 @@ func TestPrompt_AsksAnOlderClient(t *testing.T) {
 		if bodies, _ := read(t, events); !strings.Contains(strings.Join(bodies, ""), "greet Ada") {
 			t.Errorf("the answer leads to %s", bodies)
 		}
-		heard := s.asker.heard(prompting)
-		if len(heard) != 2 || !strings.Contains(heard[1], `"requestState":"s-1"`) || !strings.Contains(heard[1], `"content":{"name":"Ada"}`) || !strings.Contains(heard[1], `"tone":"warm"`) {
-			t.Errorf("the server heard %s", heard)
+		received := s.asker.received(prompting)
+		if len(received) != 2 || !strings.Contains(received[1], `"requestState":"s-1"`) || !strings.Contains(received[1], `"content":{"name":"Ada"}`) || !strings.Contains(received[1], `"tone":"warm"`) {
+			t.Errorf("the server heard %s", received)
 		}
 	})
 }

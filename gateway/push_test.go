@@ -80,16 +80,16 @@ func TestPush_EvidenceForEachPost(t *testing.T) {
 			for key, want := range map[string]string{
 				ect.ExtLeg: "reply", ect.ExtSourceProtocol: "mcp-v1", ect.ExtDestProtocol: "a2a-v1", ect.ExtCaller: string(s.caller.ID),
 			} {
-				if said, _ := got.Ext.String(key); said != want {
-					t.Errorf("%s is %q, not %q", key, said, want)
+				if text, _ := got.Ext.String(key); text != want {
+					t.Errorf("%s is %q, not %q", key, text, want)
 				}
 			}
 			if unattested, _ := got.Ext.Bool(ect.ExtSourceUnattested); !unattested {
 				t.Error("its source was attested by nobody")
 			}
 		}
-		if told := string(s.ask(t, s, s.adds(looking, `{"id":"`+id+`"}`)).Wire().Body); !strings.Contains(told, "COMPLETED") {
-			t.Errorf("it stands as %s", told)
+		if notice := string(s.ask(t, s, s.adds(looking, `{"id":"`+id+`"}`)).Wire().Body); !strings.Contains(notice, "COMPLETED") {
+			t.Errorf("it stands as %s", notice)
 		}
 	})
 }
@@ -255,7 +255,7 @@ func TestPush_AnswerThatDoesNotReachTheAgent(t *testing.T) {
 func (s *stage) answersTwice(first string) {
 	t := s.t
 	t.Helper()
-	id := s.asked(t, s.ask(t, s, s.asks(invoking, first)))
+	id := s.requested(t, s.ask(t, s, s.asks(invoking, first)))
 	synctest.Wait() // else the first post may find the second configuration too
 	if _, err := s.Exchange(t.Context(), s.asks(invoking, withHook(answerAda(id), "two", ""))); err == nil {
 		t.Fatal("an answer that did not reach the agent is a success")
@@ -334,7 +334,7 @@ func TestPush_TooManyConfigurations(t *testing.T) {
 	t.Parallel()
 	play(t, map[string][]scene{calling: {{reply: result(pending)}, {reply: result(complete)}}}, func(s *stage) {
 		t := s.t
-		id := s.asked(t, s.ask(t, s, s.asks(invoking, withHook(called, "c0", ""))))
+		id := s.requested(t, s.ask(t, s, s.asks(invoking, withHook(called, "c0", ""))))
 		for i := 1; i < 16; i++ {
 			s.ask(t, s, s.asks("CreateTaskPushNotificationConfig", fmt.Sprintf(`{"taskId":"%s","id":"c%d","url":"https://hook.example/c%d"}`, id, i, i)))
 		}
@@ -342,7 +342,7 @@ func TestPush_TooManyConfigurations(t *testing.T) {
 		if _, err := s.Exchange(t.Context(), s.asks(invoking, withHook(answerAda(id), "c16", ""))); !errors.As(err, &refused) || !strings.Contains(refused.Message, "too many push notification") {
 			t.Errorf("one more: %v", err)
 		}
-		if n := len(s.asker.heard(calling)); n != 1 {
+		if n := len(s.asker.received(calling)); n != 1 {
 			t.Errorf("the agent was called %d times", n)
 		}
 		if _, state := taskIn(t, s.ask(t, s, s.asks(invoking, withHook(answerAda(id), "c3", ""))).Wire().Body); state != "TASK_STATE_COMPLETED" {
@@ -357,7 +357,7 @@ func TestAttack_WebhookForAnothersTask(t *testing.T) {
 	t.Parallel()
 	play(t, map[string][]scene{calling: {{reply: result(pending)}, {reply: result(complete)}}}, func(s *stage) {
 		t := s.t
-		id := s.asked(t, s.ask(t, s, s.asks(invoking, called)))
+		id := s.requested(t, s.ask(t, s, s.asks(invoking, called)))
 		theirs := []transport.Call{
 			s.asks(invoking, withHook(answerAda(id), "theirs", "")),
 			s.asks("CreateTaskPushNotificationConfig", `{"taskId":"`+id+`","id":"c","url":"https://hook.example/theirs"}`),
@@ -386,8 +386,8 @@ func TestPush_PausedTaskOfALostReplica(t *testing.T) {
 	t.Parallel()
 	play(t, map[string][]scene{calling: {{reply: result(pending)}, {reply: result(complete)}}}, func(s *stage) {
 		t := s.t
-		lost := &entries{Entries: s.memory.Entries()}
-		s.view = lost
+		losses := &entries{Entries: s.memory.Entries()}
+		s.view = losses
 		dies := s.replica(t)
 		s.view = nil
 		others := []limiting{s.replica(t), s.replica(t)}
@@ -397,9 +397,9 @@ func TestPush_PausedTaskOfALostReplica(t *testing.T) {
 			}
 		}
 		s.posts.deaf.Store(true)
-		id := s.asked(t, s.ask(t, dies, s.asks(invoking, withHook(called, "one", ""))))
+		id := s.requested(t, s.ask(t, dies, s.asks(invoking, withHook(called, "one", ""))))
 		synctest.Wait()
-		lost.broken.Store(true)
+		losses.broken.Store(true)
 		_ = dies.Close()
 		s.posts.deaf.Store(false)
 		<-time.After(10 * time.Minute)
@@ -552,7 +552,7 @@ func TestPush_RegistrationOverwritesNoCancellation(t *testing.T) {
 		s.view = crossing
 		other := s.replica(t)
 		s.view = nil
-		id := s.asked(t, s.ask(t, s, s.asks(invoking, called)))
+		id := s.requested(t, s.ask(t, s, s.asks(invoking, called)))
 		crossing.do = func() { s.ask(t, s, s.asks(canceling, `{"id":"`+id+`"}`)) }
 		_, _ = other.Exchange(t.Context(), s.asks(invoking, withHook(answerAda(id), "two", "")))
 		for _, g := range []limiting{s.limiting, other} {
@@ -570,7 +570,7 @@ func TestPush_GetByTaskAlone(t *testing.T) {
 	t.Parallel()
 	play(t, map[string][]scene{calling: {{reply: result(pending)}}}, func(s *stage) {
 		t := s.t
-		id := s.asked(t, s.ask(t, s, s.asks(invoking, withHook(called, "c0", ""))))
+		id := s.requested(t, s.ask(t, s, s.asks(invoking, withHook(called, "c0", ""))))
 		s.ask(t, s, s.asks("CreateTaskPushNotificationConfig", `{"taskId":"`+id+`","id":"c1","url":"https://hook.example/c1"}`))
 		for params, want := range map[string]string{
 			`{"id":"` + id + `"}`: "hook.example/c0",

@@ -115,7 +115,7 @@ func TestPush_WaitingSendThatTakesTooLong(t *testing.T) {
 			t.Errorf("its caller is told %v", err)
 		}
 		<-time.After(2 * time.Minute)
-		if got := s.states("one"); got != "WORKING COMPLETED" || slices.Contains(s.agent.asked, canceling) {
+		if got := s.states("one"); got != "WORKING COMPLETED" || slices.Contains(s.agent.requested, canceling) {
 			t.Errorf("posted was %s; the agent heard %s", got, s.agent.was())
 		}
 	})

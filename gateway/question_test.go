@@ -35,7 +35,7 @@ const (
 	complete  = `{"resultType":"complete","content":[{"type":"text","text":"hello Ada"}]}`
 )
 
-func (s *stage) asked(t *testing.T, answer transport.Answer) string {
+func (s *stage) requested(t *testing.T, answer transport.Answer) string {
 	t.Helper()
 	id, state := taskIn(t, answer.Wire().Body)
 	if state != "TASK_STATE_INPUT_REQUIRED" || !strings.Contains(string(answer.Wire().Body), "who?") {
@@ -48,7 +48,7 @@ func TestTask_QuestionInMCPReply(t *testing.T) {
 	t.Parallel()
 	play(t, map[string][]scene{calling: {{reply: result(pending)}, {reply: result(complete)}}}, func(s *stage) {
 		t := s.t
-		id := s.asked(t, s.ask(t, s, s.asks(invoking, called)))
+		id := s.requested(t, s.ask(t, s, s.asks(invoking, called)))
 		done := s.ask(t, s, s.asks(invoking, `{"message":{"messageId":"m2","taskId":"`+id+`","role":"ROLE_USER","parts":[{"data":{"name":"Ada"}}]}}`))
 		if same, state := taskIn(t, done.Wire().Body); same != id || state != "TASK_STATE_COMPLETED" || !strings.Contains(string(done.Wire().Body), "hello Ada") {
 			t.Errorf("the answer leads to %s", done.Wire().Body)
@@ -173,14 +173,14 @@ func TestTask_QuestionInMCPStream(t *testing.T) {
 					}
 					answer = transporttest.Answer(translators.Wire{Body: []byte(`{"result":` + string(env.Result.StatusUpdate) + `}`)})
 				}
-				id := s.asked(t, answer)
-				heard := make(chan transport.Answer, 1)
+				id := s.requested(t, answer)
+				received := make(chan transport.Answer, 1)
 				go func() {
-					heard <- s.ask(t, s, s.asks(invoking, `{"message":{"messageId":"m2","taskId":"`+id+`","role":"ROLE_USER","parts":[{"data":{"name":"Ada"}}]}}`))
+					received <- s.ask(t, s, s.asks(invoking, `{"message":{"messageId":"m2","taskId":"`+id+`","role":"ROLE_USER","parts":[{"data":{"name":"Ada"}}]}}`))
 				}()
 				synctest.Wait()
 				close(s.asker.resume)
-				if done := <-heard; !strings.Contains(string(done.Wire().Body), "hello Ada") || !strings.Contains(string(done.Wire().Body), "COMPLETED") {
+				if done := <-received; !strings.Contains(string(done.Wire().Body), "hello Ada") || !strings.Contains(string(done.Wire().Body), "COMPLETED") {
 					t.Errorf("the answer leads to %s", done.Wire().Body)
 				}
 				if last := s.asker.last(); !strings.Contains(last, `"id":3`) || !strings.Contains(last, `"content":{"name":"Ada"}`) {
@@ -220,12 +220,12 @@ func TestCall_QuestionOfATaskInAReply(t *testing.T) {
 	t.Parallel()
 	play(t, whatWriterAsks(), func(s *stage) {
 		t := s.t
-		asked := s.ask(t, s, s.canAnswer(""))
+		request := s.ask(t, s, s.canAnswer(""))
 		var env struct {
 			Result struct{ RequestState, ResultType string }
 		}
-		if err := json.Unmarshal(asked.Wire().Body, &env); err != nil || env.Result.ResultType != "input_required" || !strings.Contains(string(asked.Wire().Body), "how long?") {
-			t.Fatalf("the caller is asked %s", asked.Wire().Body)
+		if err := json.Unmarshal(request.Wire().Body, &env); err != nil || env.Result.ResultType != "input_required" || !strings.Contains(string(request.Wire().Body), "how long?") {
+			t.Fatalf("the caller is asked %s", request.Wire().Body)
 		}
 		answering := `,"requestState":"` + env.Result.RequestState + `","inputResponses":{"reply":{"action":"accept","content":{"reply":"short"}}}`
 		var refused *canonical.Error
@@ -279,10 +279,10 @@ func TestCall_QuestionOfATaskInAStream(t *testing.T) {
 				if err != nil || json.Unmarshal(event.Wire.Body, &question) != nil || question.Method != "elicitation/create" {
 					t.Fatalf("the caller is asked %s, %v", event.Wire.Body, err)
 				}
-				heard := make(chan []string, 1)
+				received := make(chan []string, 1)
 				go func() {
 					bodies, _ := read(t, answer.Events())
-					heard <- bodies
+					received <- bodies
 				}()
 				synctest.Wait()
 				switch c.answer {
@@ -292,7 +292,7 @@ func TestCall_QuestionOfATaskInAStream(t *testing.T) {
 				default:
 					s.ask(t, s, s.legacy(`{"jsonrpc":"2.0","id":`+string(question.ID)+`,`+c.answer+`}`))
 				}
-				bodies := <-heard
+				bodies := <-received
 				if last := bodies[len(bodies)-1]; !strings.Contains(last, c.callerHears) {
 					t.Errorf("the caller heard %s", last)
 				}
@@ -330,10 +330,10 @@ func TestQuestion_AnswerWhileStoreIsUnavailable(t *testing.T) {
 				if err != nil || json.Unmarshal(event.Wire.Body, &question) != nil {
 					t.Fatalf("the caller is asked %s, %v", event.Wire.Body, err)
 				}
-				heard := make(chan []string, 1)
+				received := make(chan []string, 1)
 				go func() {
 					bodies, _ := read(t, answer.Events())
-					heard <- bodies
+					received <- bodies
 				}()
 				synctest.Wait()
 				reply := s.legacy(`{"jsonrpc":"2.0","id":` + string(question.ID) + `,"result":{"action":"accept","content":{"reply":"short"}}}`)
@@ -346,7 +346,7 @@ func TestQuestion_AnswerWhileStoreIsUnavailable(t *testing.T) {
 				<-time.After(c.lasts)
 				failing.Store(false)
 				s.ask(t, s, reply)
-				bodies := <-heard
+				bodies := <-received
 				if last := bodies[len(bodies)-1]; !strings.Contains(last, c.callerHears) {
 					t.Errorf("the caller heard %s", last)
 				}

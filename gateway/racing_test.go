@@ -116,7 +116,7 @@ func TestCancel_RacesWithAnotherWrite(t *testing.T) {
 	t.Parallel()
 	play(t, map[string][]scene{calling: {{reply: result(pending)}}}, func(s *stage) {
 		t := s.t
-		id := s.asked(t, s.ask(t, s, s.asks(invoking, called)))
+		id := s.requested(t, s.ask(t, s, s.asks(invoking, called)))
 		s.view = &tardy{s.memory.Entries(), "task", time.Second}
 		late := s.replica(t)
 		defer func() { _ = late.Close() }()
@@ -147,8 +147,8 @@ func TestCancel_WhileAgentAsksInItsStream(t *testing.T) {
 		<-time.After(time.Second)
 		s.asker.mu.Lock()
 		defer s.asker.mu.Unlock()
-		if took := time.Since(began); s.asker.open != 0 || took > 3*time.Second || strings.Count(strings.Join(s.asker.asked, " "), tasksCancel) != 1 {
-			s.t.Errorf("after %v %d streams are open, and the agent was asked %s", took, s.asker.open, s.asker.asked)
+		if took := time.Since(began); s.asker.open != 0 || took > 3*time.Second || strings.Count(strings.Join(s.asker.requested, " "), tasksCancel) != 1 {
+			s.t.Errorf("after %v %d streams are open, and the agent was asked %s", took, s.asker.open, s.asker.requested)
 		}
 	}
 	era(t, mcp.Legacy, scenes(), func(s *stage) {
@@ -164,7 +164,7 @@ func TestCancel_WhileAgentAsksInItsStream(t *testing.T) {
 	})
 	era(t, mcp.Legacy, scenes(), func(s *stage) {
 		s.asker.support = "required"
-		id := s.asked(s.t, s.ask(s.t, s, s.asks(invoking, called)))
+		id := s.requested(s.t, s.ask(s.t, s, s.asks(invoking, called)))
 		began := time.Now()
 		if _, got := taskIn(s.t, s.ask(s.t, s, s.asks(canceling, `{"id":"`+id+`"}`)).Wire().Body); got != "TASK_STATE_CANCELED" {
 			s.t.Errorf("canceled it is %s", got)
@@ -276,12 +276,12 @@ func TestQuestion_LateSecondAnswerIsDelivered(t *testing.T) {
 // replies answers what a client of 2025-11-25 is asked.
 func (s *stage) replies(question, name string) {
 	s.t.Helper()
-	var asked struct{ ID string }
-	if err := json.Unmarshal([]byte(question), &asked); err != nil || asked.ID == "" {
+	var request struct{ ID string }
+	if err := json.Unmarshal([]byte(question), &request); err != nil || request.ID == "" {
 		s.t.Fatalf("asked %s", question)
 	}
 	reply := s.older("", "")
-	reply.Wire.Body = []byte(`{"jsonrpc":"2.0","id":"` + asked.ID + `","result":{"action":"accept","content":{"name":"` + name + `"}}}`)
+	reply.Wire.Body = []byte(`{"jsonrpc":"2.0","id":"` + request.ID + `","result":{"action":"accept","content":{"name":"` + name + `"}}}`)
 	s.ask(s.t, s, reply)
 }
 
@@ -404,7 +404,7 @@ func TestTaskRecord_WriteBetweenAnswerAndOutcome(t *testing.T) {
 			t.Parallel()
 			play(t, map[string][]scene{calling: {{reply: result(pending)}, {reply: c.reply, after: 2 * time.Second}}}, func(s *stage) {
 				t := s.t
-				id := s.asked(t, s.ask(t, s, s.asks(invoking, called)))
+				id := s.requested(t, s.ask(t, s, s.asks(invoking, called)))
 				time.AfterFunc(time.Second, func() { s.ask(t, s, s.tells(id)) })
 				_, err := s.Exchange(t.Context(), s.answers(id, "Ada"))
 				if (err == nil) != (c.want == "COMPLETED") {

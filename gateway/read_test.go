@@ -17,7 +17,7 @@ import (
 // its door finds it as it was.
 func TestExchange_DecodedMessageIsNotReadAgain(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, gateway.Settings{}, policy.Rules{Open: true})
+	b := newFixture(t, gateway.Settings{}, policy.Rules{Open: true})
 	read := func() *canonical.Message {
 		m, err := a2a.New(translators.Config{}).Decode(translators.Wire{Binding: a2a.Binding, Body: []byte(addBody)})
 		if err != nil {

@@ -40,18 +40,18 @@ func TestReplica_ServesTasksOfOthers(t *testing.T) {
 		if got := s.state(other, id); got != "WORKING" {
 			t.Errorf("the other replica says %s", got)
 		}
-		heard := make(chan string, 4)
+		received := make(chan string, 4)
 		for _, g := range []limiting{s.limiting, other, s.limiting, other} {
 			events := s.ask(t, g, s.adds(following, `{"id":"`+id+`"}`)).Events()
 			go func() {
 				bodies, _ := read(t, events)
-				heard <- strings.Join(bodies, "\n")
+				received <- strings.Join(bodies, "\n")
 			}()
 		}
 		synctest.Wait()
 		close(s.tools.gate)
 		for range 4 {
-			if got := <-heard; !strings.Contains(got, `"sum":3`) || !strings.Contains(got, "COMPLETED") || strings.Count(got, "artifactUpdate") != 1 {
+			if got := <-received; !strings.Contains(got, `"sum":3`) || !strings.Contains(got, "COMPLETED") || strings.Count(got, "artifactUpdate") != 1 {
 				t.Errorf("a subscriber heard %s", got)
 			}
 		}
@@ -122,12 +122,12 @@ func TestReplica_TakesAnswersToQuestionsOfOthers(t *testing.T) {
 			t := s.t
 			other := s.replica(t)
 			defer func() { _ = other.Close() }()
-			asked := s.ask(t, s, s.canAnswer(""))
-			_, rest, _ := strings.Cut(string(asked.Wire().Body), `"requestState":"`)
+			request := s.ask(t, s, s.canAnswer(""))
+			_, rest, _ := strings.Cut(string(request.Wire().Body), `"requestState":"`)
 			state, _, _ := strings.Cut(rest, `"`)
 			answering := s.canAnswer(`,"requestState":"` + state + `","inputResponses":{"reply":{"action":"accept","content":{"reply":"short"}}}`)
 			if done := s.ask(t, other, answering); !strings.Contains(string(done.Wire().Body), "done it") || !strings.Contains(s.agent.last(), `"short"`) {
-				t.Errorf("asked %s, the answer leads to %s", asked.Wire().Body, done.Wire().Body)
+				t.Errorf("asked %s, the answer leads to %s", request.Wire().Body, done.Wire().Body)
 			}
 			if _, err := s.Exchange(t.Context(), answering); err == nil {
 				t.Error("the first replica takes the answer again")
@@ -164,14 +164,14 @@ func TestReplica_TakesAnswersToQuestionsOfOthers(t *testing.T) {
 			s.asker.version = mcp.Legacy
 			other := s.replica(t)
 			defer func() { _ = other.Close() }()
-			id := s.asked(t, s.ask(t, s, s.asks(invoking, called)))
-			heard := make(chan string, 1)
+			id := s.requested(t, s.ask(t, s, s.asks(invoking, called)))
+			received := make(chan string, 1)
 			go func() {
-				heard <- string(s.ask(t, other, s.asks(invoking, `{"message":{"messageId":"m2","taskId":"`+id+`","role":"ROLE_USER","parts":[{"data":{"name":"Ada"}}]}}`)).Wire().Body)
+				received <- string(s.ask(t, other, s.asks(invoking, `{"message":{"messageId":"m2","taskId":"`+id+`","role":"ROLE_USER","parts":[{"data":{"name":"Ada"}}]}}`)).Wire().Body)
 			}()
 			synctest.Wait()
 			close(s.asker.resume)
-			if done := <-heard; !strings.Contains(done, "hello Ada") || !strings.Contains(s.asker.last(), `"content":{"name":"Ada"}`) {
+			if done := <-received; !strings.Contains(done, "hello Ada") || !strings.Contains(s.asker.last(), `"content":{"name":"Ada"}`) {
 				t.Errorf("the answer leads to %s, and the agent heard %s", done, s.asker.last())
 			}
 		})
@@ -189,8 +189,8 @@ func TestReplica_TakesOverPushNotifications(t *testing.T) {
 		},
 	}, func(s *stage) {
 		t := s.t
-		lost := &entries{Entries: s.memory.Entries()}
-		s.view = lost
+		losses := &entries{Entries: s.memory.Entries()}
+		s.view = losses
 		first := s.replica(t)
 		s.view = nil
 		others := []limiting{s.replica(t), s.replica(t)}
@@ -205,7 +205,7 @@ func TestReplica_TakesOverPushNotifications(t *testing.T) {
 		if got := s.agent.was(); got != "SendStreamingMessage" {
 			t.Errorf("while it lives the agent hears %s", got)
 		}
-		lost.broken.Store(true) // from now on it can say nothing to anybody
+		losses.broken.Store(true) // from now on it can say nothing to anybody
 		_ = first.Close()
 		<-time.After(time.Minute)
 		s.posts.mu.Lock()
@@ -240,8 +240,8 @@ func TestReplica_LossIsPostedByAnother(t *testing.T) {
 	t.Parallel()
 	play(t, nil, func(s *stage) {
 		t := s.t
-		lost := &entries{Entries: s.memory.Entries()}
-		s.view = lost
+		losses := &entries{Entries: s.memory.Entries()}
+		s.view = losses
 		first := s.replica(t)
 		s.view = nil
 		if err := s.TakeOver(); err != nil {
@@ -249,7 +249,7 @@ func TestReplica_LossIsPostedByAnother(t *testing.T) {
 		}
 		id := s.begin(first)
 		s.ask(t, first, s.adds("CreateTaskPushNotificationConfig", `{"taskId":"`+id+`","url":"https://hook.example/"}`))
-		lost.broken.Store(true)
+		losses.broken.Store(true)
 		<-time.After(time.Minute)
 		s.posts.mu.Lock()
 		if len(s.posts.taken) != 1 || !strings.Contains(s.posts.taken[0], "FAILED") {

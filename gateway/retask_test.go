@@ -97,7 +97,7 @@ func TestTaskRevisions_OlderClientModernServer(t *testing.T) {
 			t.Errorf("listed as %s", got)
 		}
 		outcome := s.ask(t, s, s.older(tasksResult, `"taskId":"u1"`)).Events()
-		var asked struct {
+		var request struct {
 			ID     string
 			Method string
 			Params struct {
@@ -107,11 +107,11 @@ func TestTaskRevisions_OlderClientModernServer(t *testing.T) {
 				} `json:"_meta"`
 			}
 		}
-		if question := heardNext(t, outcome); json.Unmarshal([]byte(question), &asked) != nil || asked.Method != "elicitation/create" || asked.Params.Message != "who?" || asked.Params.Meta.Related.TaskID != "u1" {
+		if question := heardNext(t, outcome); json.Unmarshal([]byte(question), &request) != nil || request.Method != "elicitation/create" || request.Params.Message != "who?" || request.Params.Meta.Related.TaskID != "u1" {
 			t.Fatalf("asked %s", question)
 		}
 		reply := s.older("", "")
-		reply.Wire.Body = []byte(`{"jsonrpc":"2.0","id":"` + asked.ID + `","result":{"action":"accept","content":{"name":"Ada"}}}`)
+		reply.Wire.Body = []byte(`{"jsonrpc":"2.0","id":"` + request.ID + `","result":{"action":"accept","content":{"name":"Ada"}}}`)
 		s.ask(t, s, reply)
 		bodies, closing := read(t, outcome)
 		if len(bodies) != 1 || !strings.Contains(bodies[0], `"id":7`) || !strings.Contains(bodies[0], "hello Ada") || !strings.Contains(bodies[0], `related-task":{"taskId":"u1"}`) || len(closing) != 1 {
@@ -168,12 +168,12 @@ func TestTaskRevisions_ServerMakesNoTaskOrRefuses(t *testing.T) {
 			t.Errorf("refused as %s", got)
 		}
 		outcome := s.ask(t, s, s.older(tasksResult, `"taskId":"`+begun("input_required")+`"`)).Events()
-		var asked struct{ ID string }
-		if err := json.Unmarshal([]byte(heardNext(t, outcome)), &asked); err != nil {
+		var request struct{ ID string }
+		if err := json.Unmarshal([]byte(heardNext(t, outcome)), &request); err != nil {
 			t.Fatal(err)
 		}
 		reply := s.older("", "")
-		reply.Wire.Body = []byte(`{"jsonrpc":"2.0","id":"` + asked.ID + `","result":{"action":"accept","content":{"name":"Ada"}}}`)
+		reply.Wire.Body = []byte(`{"jsonrpc":"2.0","id":"` + request.ID + `","result":{"action":"accept","content":{"name":"Ada"}}}`)
 		s.ask(t, s, reply)
 		if bodies, _ := read(t, outcome); len(bodies) != 1 || !strings.Contains(bodies[0], "hello Ada") || !strings.Contains(s.asker.last(), `"requestState":"st"`) {
 			t.Errorf("the outcome is %s after %s", bodies, s.asker.last())
@@ -229,12 +229,12 @@ func TestTaskRevisions_ModernClientOlderServer(t *testing.T) {
 		if !strings.Contains(s.asker.bodies[0], `"task":{}`) {
 			t.Errorf("the server was asked %s", s.asker.bodies[0])
 		}
-		asked := s.until(s.newer, `"status":"input_required"`)
+		requested := s.until(s.newer, `"status":"input_required"`)
 		var env struct {
 			Result struct{ InputRequests map[string]json.RawMessage }
 		}
-		if err := json.Unmarshal([]byte(asked), &env); err != nil || len(env.Result.InputRequests) != 1 || !strings.Contains(asked, "who?") {
-			t.Fatalf("asked %s", asked)
+		if err := json.Unmarshal([]byte(requested), &env); err != nil || len(env.Result.InputRequests) != 1 || !strings.Contains(requested, "who?") {
+			t.Fatalf("asked %s", requested)
 		}
 		for key := range env.Result.InputRequests {
 			if got := s.says(s.newer(tasksUpdate, `"taskId":"u1","inputResponses":{"`+key+`":{"action":"accept","content":{"name":"Ada"}}}`)); !strings.Contains(got, `"resultType":"complete"`) {
@@ -349,7 +349,7 @@ func TestTaskRevisions_ClientWithoutTasksIsAsked(t *testing.T) {
 		if got := s.says(answer); !strings.Contains(got, "hello Ada") {
 			s.t.Errorf("the outcome is %s after %s", got, s.asker.was())
 		}
-		if got := s.asker.heard(""); len(got) != 1 || !strings.Contains(got[0], `"result":{"action":"accept","content":{"name":"Ada"}}`) {
+		if got := s.asker.received(""); len(got) != 1 || !strings.Contains(got[0], `"result":{"action":"accept","content":{"name":"Ada"}}`) {
 			s.t.Errorf("the server was answered %s", got)
 		}
 	})
@@ -398,7 +398,7 @@ func TestTaskRevisions_SecondStreamAnswerIsDropped(t *testing.T) {
 		if bodies, _ := read(t, events); len(bodies) != 1 || !strings.Contains(bodies[0], "hello Ada") {
 			t.Errorf("the outcome is %s", bodies)
 		}
-		if got := s.asker.heard(""); len(got) != 1 || !strings.Contains(got[0], `"id":"q1"`) || !strings.Contains(got[0], "Ada") {
+		if got := s.asker.received(""); len(got) != 1 || !strings.Contains(got[0], `"id":"q1"`) || !strings.Contains(got[0], "Ada") {
 			t.Errorf("the server heard %s", got)
 		}
 	})

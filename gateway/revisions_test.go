@@ -15,7 +15,7 @@ import (
 )
 
 // revised is a call at the translate endpoint from one protocol version to another.
-func (b *bed) revised(t *testing.T, agent string, from translators.Wire, to canonical.Binding, version string) transport.Call {
+func (b *fixture) revised(t *testing.T, agent string, from translators.Wire, to canonical.Binding, version string) transport.Call {
 	t.Helper()
 	c := b.call(string(from.Body), b.source(t, string(from.Body), nil))
 	c.Agent, c.Wire, c.EntryPoint, c.To, c.ToVersion = agent, from, transport.Translate, to, version
@@ -27,7 +27,7 @@ func (b *bed) revised(t *testing.T, agent string, from translators.Wire, to cano
 // and as both.
 func TestTranslateEndpoint_EveryMCPRevision(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, gateway.Settings{}, policy.Rules{Open: true})
+	b := newFixture(t, gateway.Settings{}, policy.Rules{Open: true})
 	call := func(version string) translators.Wire {
 		params := `{"name":"add","arguments":{"a":1,"b":2}}`
 		if version == mcp.Modern {

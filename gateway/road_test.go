@@ -149,8 +149,8 @@ type closed struct{}
 func (closed) Allow(string)    {}
 func (closed) Disallow(string) {}
 
-// bed is a road with one caller and one agent.
-type bed struct {
+// fixture is a road with one caller and one agent.
+type fixture struct {
 	limiting
 	agent   *agent
 	caller  *ecttest.Party
@@ -162,9 +162,9 @@ type bed struct {
 	clock   func() time.Time // nil: it is always now
 }
 
-func newBed(t testing.TB, settings gateway.Settings, rules policy.Rules, edits ...func(*gateway.Deps)) *bed {
+func newFixture(t testing.TB, settings gateway.Settings, rules policy.Rules, edits ...func(*gateway.Deps)) *fixture {
 	t.Helper()
-	b := &bed{
+	b := &fixture{
 		agent: &agent{}, now: time.Now(),
 		caller: ecttest.NewParty(t, "spiffe://example.com/client"),
 		self:   ecttest.NewParty(t, "spiffe://example.com/gateway"),
@@ -229,7 +229,7 @@ func newBed(t testing.TB, settings gateway.Settings, rules policy.Rules, edits .
 
 // advance makes the time of the bed one that moves on only when advance is called, which background work may read
 // meanwhile. It is made before there is such work.
-func (b *bed) advance() (advance func(time.Duration)) {
+func (b *fixture) advance() (advance func(time.Duration)) {
 	var ahead atomic.Int64
 	start := b.now
 	b.clock = func() time.Time { return start.Add(time.Duration(ahead.Load())) }
@@ -244,7 +244,7 @@ func chained(deps gateway.Deps) gateway.Deps {
 
 const addBody = `{"jsonrpc":"2.0","id":7,"method":"SendMessage","params":{"message":{"messageId":"m1","role":"ROLE_USER","parts":[{"data":{"skill":"add","input":{"a":1,"b":2}}}]}}}`
 
-func (b *bed) call(body string, tokens ...string) transport.Call {
+func (b *fixture) call(body string, tokens ...string) transport.Call {
 	return transport.Call{
 		Agent: "calculator", Caller: identity.Caller{Peer: b.caller.Peer()}, Address: "127.0.0.1", Evidence: tokens,
 		Wire: translators.Wire{Binding: a2a.Binding, Media: "application/json", Body: []byte(body)},
@@ -252,14 +252,14 @@ func (b *bed) call(body string, tokens ...string) transport.Call {
 }
 
 // translate is the same call at the translate endpoint, with an ECT.
-func (b *bed) translate(t *testing.T, body string) transport.Call {
+func (b *fixture) translate(t *testing.T, body string) transport.Call {
 	t.Helper()
 	c := b.call(body, b.source(t, body, nil))
 	c.EntryPoint, c.To = transport.Translate, mcp.Binding
 	return c
 }
 
-func (b *bed) source(t *testing.T, body string, parents []ect.ID) string {
+func (b *fixture) source(t *testing.T, body string, parents []ect.ID) string {
 	t.Helper()
 	token, err := b.caller.Signer(t, func() time.Time { return b.now }).Sign(ect.Claims{
 		Audience: []string{string(b.self.ID)}, Workflow: string(ect.NewID()), Act: "send_task",
@@ -282,7 +282,7 @@ func claims(t *testing.T, compact string) ect.Claims {
 
 func TestExchange_EvidenceForRequestAndReply(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, gateway.Settings{Version: "1.2.3"}, policy.Rules{Open: true})
+	b := newFixture(t, gateway.Settings{Version: "1.2.3"}, policy.Rules{Open: true})
 	call := b.translate(t, addBody)
 	answer, err := b.Exchange(t.Context(), call)
 	if err != nil {
@@ -326,7 +326,7 @@ func TestExchange_EvidenceForRequestAndReply(t *testing.T) {
 	}
 }
 
-func has(t *testing.T, b *bed, id ect.ID) bool {
+func has(t *testing.T, b *fixture, id ect.ID) bool {
 	t.Helper()
 	found, err := ecttest.Find(t.Context(), b.memory, id)
 	return err == nil && len(found) == 1
@@ -334,7 +334,7 @@ func has(t *testing.T, b *bed, id ect.ID) bool {
 
 func TestExchange_RepetitionGetsStoredAnswer(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, gateway.Settings{}, policy.Rules{Open: true})
+	b := newFixture(t, gateway.Settings{}, policy.Rules{Open: true})
 	call := b.translate(t, addBody)
 	first, err := b.Exchange(t.Context(), call)
 	if err != nil {

@@ -27,14 +27,14 @@ import (
 
 // undoerGateway is a signal bed whose agent rolls back itself, in a workflow that has a start.
 type undoerGateway struct {
-	*signalBed
+	*signalFixture
 	workflow string
 	start    ect.ID
 }
 
 func newUndoer(t *testing.T) *undoerGateway {
 	t.Helper()
-	b := &undoerGateway{signalBed: newSignalBed(t)}
+	b := &undoerGateway{signalFixture: newSignalFixture(t)}
 	b.Network.Rollbacks = map[canonical.Binding]transport.Dialer{mcp.Binding: nil}
 	agent, _ := b.Directory.Find("undoer")
 	agent.Undo = directory.Undo{Own: true}
@@ -109,7 +109,7 @@ func TestRollback_AgentsOwn(t *testing.T) {
 			if statusOf(result) != "completed" || result.Issuer != b.self.ID || result.OutputHash != ect.Hash([]byte("as it was")) {
 				t.Errorf("the result is %+v", result)
 			}
-			message := b.agent.heard[len(b.agent.heard)-1]
+			message := b.agent.received[len(b.agent.received)-1]
 			signal, ok := message.Body.(*canonical.Signal)
 			if !ok {
 				t.Fatalf("the agent got %+v", message.Body)
@@ -118,7 +118,7 @@ func TestRollback_AgentsOwn(t *testing.T) {
 			if request.Issuer != b.self.ID || request.Parents[0] != b.agent.chkpoint || !slices.Equal(request.Parents[1:], result.Parents) || !slices.Contains(request.Audience, string(b.server.ID)) {
 				t.Errorf("the agent was asked with %+v", request)
 			}
-			if again := b.result(to); statusOf(again) != "completed" || b.agent.heard[len(b.agent.heard)-1] != message {
+			if again := b.result(to); statusOf(again) != "completed" || b.agent.received[len(b.agent.received)-1] != message {
 				t.Errorf("what was undone was undone again: %s", statusOf(again))
 			}
 		})
@@ -311,14 +311,14 @@ func TestAttack_GroupOverOthers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	before := len(b.agent.heard)
+	before := len(b.agent.received)
 	if _, err := b.undo(b.outsider, b.rollback(b.outsider, b.workflow, claims(t, compact).ID).Body.(*canonical.Signal).Token); problem.From(err).Status != http.StatusForbidden {
 		t.Errorf("an outsider rolls back a group: %v", err)
 	}
-	if len(b.agent.heard) != before {
+	if len(b.agent.received) != before {
 		t.Error("the agent was asked")
 	}
-	if result := b.result(claims(t, compact).ID); statusOf(result) != "completed" || len(b.agent.heard) != before+1 {
+	if result := b.result(claims(t, compact).ID); statusOf(result) != "completed" || len(b.agent.received) != before+1 {
 		t.Errorf("who asked for the work rolls it back by the group: %s", statusOf(result))
 	}
 }

@@ -311,7 +311,7 @@ func TestRollback_OneAtATime(t *testing.T) {
 		first := b.does(t, "create_booking", `{"guest":"Ada"}`)
 		b.last = start
 		second := b.does(t, "create_booking", `{"guest":"Grace"}`)
-		other := &bookingGateway{bed: b.bed, hotel: b.hotel}
+		other := &bookingGateway{fixture: b.fixture, hotel: b.hotel}
 		third := other.opened(t).does(t, "create_booking", `{"guest":"Alan"}`)
 		hold := make(chan struct{})
 		b.agent.called = func(tool string, args json.RawMessage) (string, error) {

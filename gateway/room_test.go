@@ -35,13 +35,13 @@ func crowd(t *testing.T, e *entries, caller ect.Identity, most int) {
 const begun = `{"configuration":{"returnImmediately":true},"message":{"messageId":"m1","role":"ROLE_USER","parts":[{"data":{"skill":"add","input":{"a":1,"b":2}}}]}}`
 
 // later lets time pass on the pipeline's clock too.
-func (b *bed) later(d time.Duration) {
+func (b *fixture) later(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 	b.now = b.now.Add(d)
 }
 
-func (b *bed) refusedForRoom(t *testing.T) {
+func (b *fixture) refusedForSpace(t *testing.T) {
 	t.Helper()
 	var away *problem.RecordingError
 	var full *state.FullError
@@ -89,7 +89,7 @@ func TestTaskLimit_RunningTasksStay(t *testing.T) {
 		crowd(t, &b.entries, b.caller.ID, 2)
 		ids := []string{b.unattended(t), b.unattended(t)}
 		for range 5 {
-			b.refusedForRoom(t)
+			b.refusedForSpace(t)
 			b.later(2 * time.Second)
 		}
 		close(b.agent.gate)

@@ -36,10 +36,10 @@ import (
 // undoer is a µACP agent that sets a checkpoint before it does anything, and
 // can go back to it.
 type undoer struct {
-	*signalBed
+	*signalFixture
 	t        *testing.T
 	mu       sync.Mutex
-	heard    []*canonical.Message
+	received []*canonical.Message
 	tokens   [][]string
 	spoil    func(*ect.Claims) // of the result of a rollback
 	by       *ecttest.Party    // who signs it; nil: the agent
@@ -64,7 +64,7 @@ func (u *undoer) Dial(_ context.Context, _ transport.Endpoint, sealed transport.
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.heard, u.tokens = append(u.heard, m), append(u.tokens, tokens)
+	u.received, u.tokens = append(u.received, m), append(u.tokens, tokens)
 	if u.answer != nil {
 		return u.answer()
 	}
@@ -92,8 +92,8 @@ func (u *undoer) Dial(_ context.Context, _ transport.Endpoint, sealed transport.
 			reply.Phase, reply.Body = canonical.PhaseError, u.refusal
 		}
 	default:
-		leg := claims(u.t, tokens[0])
-		c := ect.Claims{Act: "atd:checkpoint", Audience: []string{string(u.self.ID)}, Workflow: leg.Workflow, Parents: []ect.ID{leg.ID}}
+		direction := claims(u.t, tokens[0])
+		c := ect.Claims{Act: "atd:checkpoint", Audience: []string{string(u.self.ID)}, Workflow: direction.Workflow, Parents: []ect.ID{direction.ID}}
 		if u.mark != nil {
 			u.mark(&c)
 		}
@@ -105,13 +105,13 @@ func (u *undoer) Dial(_ context.Context, _ transport.Endpoint, sealed transport.
 	return transport.Reply{Wire: out, Evidence: evidence}, err
 }
 
-// told is what callbacks heard.
-type told struct {
+// notified is what callbacks heard.
+type notified struct {
 	mu   sync.Mutex
 	list []transport.Decision
 }
 
-func (c *told) Check(url string) error {
+func (c *notified) Check(url string) error {
 	if !strings.HasPrefix(url, "https://") {
 		return &egress.DeniedError{Reason: egress.ReasonURL}
 	}
@@ -119,42 +119,42 @@ func (c *told) Check(url string) error {
 }
 
 // count is how often one was told a decision.
-func (c *told) count() int {
+func (c *notified) count() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.list)
 }
 
-func (c *told) Tell(_ context.Context, _ ect.Identity, d transport.Decision) error {
+func (c *notified) Tell(_ context.Context, _ ect.Identity, d transport.Decision) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.list = append(c.list, d)
 	return nil
 }
 
-type signalBed struct {
+type signalFixture struct {
 	limiting
 	t                              *testing.T
 	form                           *uacp.Translator
 	agent                          *undoer
-	told                           *told
+	notified                       *notified
 	memory                         *state.Memory
 	caller, outsider, self, server *ecttest.Party
 	approver                       *ecttest.Party
 	least                          map[ect.Identity]ect.Level // of what a caller presents; none: L2
 }
 
-func newSignalBed(t *testing.T, edits ...func(*directory.Deps)) *signalBed {
+func newSignalFixture(t *testing.T, edits ...func(*directory.Deps)) *signalFixture {
 	t.Helper()
-	b := &signalBed{
-		t: t, form: uacp.New(translators.Config{}), told: &told{},
+	b := &signalFixture{
+		t: t, form: uacp.New(translators.Config{}), notified: &notified{},
 		caller:   ecttest.NewParty(t, "spiffe://example.com/client"),
 		outsider: ecttest.NewParty(t, "spiffe://example.com/outsider"),
 		self:     ecttest.NewParty(t, "spiffe://example.com/gateway"),
 		server:   ecttest.NewParty(t, "spiffe://example.com/agents/undoer"),
 		approver: ecttest.NewParty(t, "spiffe://example.com/people/approver"),
 	}
-	b.agent = &undoer{signalBed: b, t: t}
+	b.agent = &undoer{signalFixture: b, t: t}
 	must := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -198,7 +198,7 @@ func newSignalBed(t *testing.T, edits ...func(*directory.Deps)) *signalBed {
 	must(err)
 	b.Gateway, err = gateway.New(gateway.Settings{}, chained(gateway.Deps{
 		Registry: registry, Directory: list, Network: &outbound.Network{
-			Agents: map[canonical.Binding]transport.Dialer{uacp.Binding: b.agent, mcp.Binding: calculator}, Callbacks: b.told,
+			Agents: map[canonical.Binding]transport.Dialer{uacp.Binding: b.agent, mcp.Binding: calculator}, Callbacks: b.notified,
 		},
 		Tokens: gateway.Tokens{Signer: b.self.Signer(t, time.Now), Dialects: dialects, Verifier: verifier, Recorder: recorder, Evidence: b.memory},
 		Stores: gateway.Stores{Answers: b.memory, Conversations: b.memory, Entries: b.memory.Entries(), Blobs: b.memory.Blobs(), Place: "https://gateway.example.com/.well-known/atd/rollback"}, Limiter: limiter, Metrics: metrics, Logger: logger, Now: time.Now,
@@ -211,7 +211,7 @@ func newSignalBed(t *testing.T, edits ...func(*directory.Deps)) *signalBed {
 	return b
 }
 
-func (b *signalBed) mint(who *ecttest.Party, c ect.Claims) string {
+func (b *signalFixture) mint(who *ecttest.Party, c ect.Claims) string {
 	b.t.Helper()
 	token, err := who.Signer(b.t, time.Now).Sign(c)
 	if err != nil {
@@ -221,7 +221,7 @@ func (b *signalBed) mint(who *ecttest.Party, c ect.Claims) string {
 }
 
 // say is a frame of somebody's to the agent.
-func (b *signalBed) say(who *ecttest.Party, m *canonical.Message, evidence ...string) transport.Call {
+func (b *signalFixture) say(who *ecttest.Party, m *canonical.Message, evidence ...string) transport.Call {
 	b.t.Helper()
 	m.Phase, m.Correlation.WireID = canonical.PhaseRequest, json.RawMessage("7")
 	wire, _, err := b.form.Encode(m, translators.Target{Form: uacp.FormEnveloped})
@@ -234,7 +234,7 @@ func (b *signalBed) say(who *ecttest.Party, m *canonical.Message, evidence ...st
 }
 
 // work lets the agent do something, for a caller who waits for decisions at hook.
-func (b *signalBed) work(hook string) (workflow string, checkpoint ect.ID) {
+func (b *signalFixture) work(hook string) (workflow string, checkpoint ect.ID) {
 	b.t.Helper()
 	answer, err := b.Exchange(b.t.Context(), b.say(b.caller, &canonical.Message{
 		Op: canonical.OpInvoke, Callback: hook,
@@ -246,7 +246,7 @@ func (b *signalBed) work(hook string) (workflow string, checkpoint ect.ID) {
 	return claims(b.t, answer.Evidence[0]).Workflow, b.agent.chkpoint
 }
 
-func (b *signalBed) rollback(who *ecttest.Party, workflow string, parents ...ect.ID) *canonical.Message {
+func (b *signalFixture) rollback(who *ecttest.Party, workflow string, parents ...ect.ID) *canonical.Message {
 	return &canonical.Message{Op: canonical.OpRollback, Body: &canonical.Signal{Token: b.mint(who, ect.Claims{
 		Act: ect.ActRollbackRequest, Audience: []string{string(b.self.ID), string(b.server.ID)}, Workflow: workflow, Parents: parents,
 		Ext: ect.Ext{"atd.reason": json.RawMessage(`"it went wrong"`), "atd.cascade": json.RawMessage("false")},
@@ -255,7 +255,7 @@ func (b *signalBed) rollback(who *ecttest.Party, workflow string, parents ...ect
 
 func TestRollbackRequest_RelayedWithEvidence(t *testing.T) {
 	t.Parallel()
-	b := newSignalBed(t)
+	b := newSignalFixture(t)
 	workflow, checkpoint := b.work("")
 	m := b.rollback(b.caller, workflow, checkpoint)
 	request := claims(t, m.Body.(*canonical.Signal).Token)
@@ -264,9 +264,9 @@ func TestRollbackRequest_RelayedWithEvidence(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	heard := b.agent.heard[len(b.agent.heard)-1]
-	if said, ok := heard.Body.(*canonical.Signal); !ok || said.Token != m.Body.(*canonical.Signal).Token {
-		t.Fatalf("the agent heard %+v", heard.Body)
+	received := b.agent.received[len(b.agent.received)-1]
+	if message, ok := received.Body.(*canonical.Signal); !ok || message.Token != m.Body.(*canonical.Signal).Token {
+		t.Fatalf("the agent heard %+v", received.Body)
 	}
 	if tokens := b.agent.tokens[len(b.agent.tokens)-1]; len(tokens) != 2 || tokens[0] != answer.Evidence[0] {
 		t.Errorf("%d tokens travelled along", len(tokens))
@@ -275,11 +275,11 @@ func TestRollbackRequest_RelayedWithEvidence(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	said, ok := reply.Body.(*canonical.Signal)
+	message, ok := reply.Body.(*canonical.Signal)
 	if !ok {
 		t.Fatalf("the answer is %T", reply.Body)
 	}
-	result, there, back := claims(t, said.Token), claims(t, answer.Evidence[0]), claims(t, answer.Evidence[1])
+	result, there, back := claims(t, message.Token), claims(t, answer.Evidence[0]), claims(t, answer.Evidence[1])
 	for name, ok := range map[string]bool{
 		"the result answers the request":       result.Act == ect.ActRollbackResult && slices.Contains(result.Parents, request.ID),
 		"par of leg 1 is the request":          slices.Equal(there.Parents, []ect.ID{request.ID}),
@@ -295,33 +295,33 @@ func TestRollbackRequest_RelayedWithEvidence(t *testing.T) {
 			t.Errorf("%s is not on record", id)
 		}
 	}
-	before := len(b.agent.heard)
+	before := len(b.agent.received)
 	again, err := b.Exchange(t.Context(), call)
-	if err != nil || string(again.Wire().Body) != string(answer.Wire().Body) || len(b.agent.heard) != before {
-		t.Errorf("the same again: %v, heard %d times", err, len(b.agent.heard)-before)
+	if err != nil || string(again.Wire().Body) != string(answer.Wire().Body) || len(b.agent.received) != before {
+		t.Errorf("the same again: %v, heard %d times", err, len(b.agent.received)-before)
 	}
 }
 
 func TestRollbackRequest_Refusals(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		who   func(b *signalBed) *ecttest.Party
-		spoil func(b *signalBed, m *canonical.Message, workflow string, checkpoint ect.ID)
-		agent func(*undoer)
-		dest  string
-		code  string
-		heard bool
+		who      func(b *signalFixture) *ecttest.Party
+		spoil    func(b *signalFixture, m *canonical.Message, workflow string, checkpoint ect.ID)
+		agent    func(*undoer)
+		dest     string
+		code     string
+		received bool
 	}{
-		"of somebody else's work": {who: func(b *signalBed) *ecttest.Party { return b.outsider }, code: problem.CodeForbidden},
-		"in another workflow": {spoil: func(b *signalBed, m *canonical.Message, _ string, checkpoint ect.ID) {
+		"of somebody else's work": {who: func(b *signalFixture) *ecttest.Party { return b.outsider }, code: problem.CodeForbidden},
+		"in another workflow": {spoil: func(b *signalFixture, m *canonical.Message, _ string, checkpoint ect.ID) {
 			*m = *b.rollback(b.caller, string(ect.NewID()), checkpoint)
 		}, code: problem.CodeForbidden},
-		"of a checkpoint that nobody knows": {spoil: func(b *signalBed, m *canonical.Message, workflow string, _ ect.ID) {
+		"of a checkpoint that nobody knows": {spoil: func(b *signalFixture, m *canonical.Message, workflow string, _ ect.ID) {
 			*m = *b.rollback(b.caller, workflow, ect.NewID())
 		}, code: problem.CodeForbidden},
 		"of a namesake of the checkpoint": {
-			who: func(b *signalBed) *ecttest.Party { return b.outsider },
-			spoil: func(b *signalBed, _ *canonical.Message, _ string, checkpoint ect.ID) {
+			who: func(b *signalFixture) *ecttest.Party { return b.outsider },
+			spoil: func(b *signalFixture, _ *canonical.Message, _ string, checkpoint ect.ID) {
 				call := b.say(b.outsider, &canonical.Message{Op: canonical.OpInvoke, Body: &canonical.Invoke{
 					Turn: canonical.Content{Role: canonical.RoleCaller, Parts: []canonical.Part{{Kind: canonical.KindText, Text: "go"}}},
 				}}, b.mint(b.outsider, ect.Claims{
@@ -332,28 +332,28 @@ func TestRollbackRequest_Refusals(t *testing.T) {
 				}
 			}, code: problem.CodeForbidden,
 		},
-		"of nothing": {spoil: func(b *signalBed, m *canonical.Message, workflow string, _ ect.ID) {
+		"of nothing": {spoil: func(b *signalFixture, m *canonical.Message, workflow string, _ ect.ID) {
 			*m = *b.rollback(b.caller, workflow)
 		}, code: problem.CodeECTInvalid},
-		"by a token for something else": {spoil: func(b *signalBed, m *canonical.Message, workflow string, checkpoint ect.ID) {
+		"by a token for something else": {spoil: func(b *signalFixture, m *canonical.Message, workflow string, checkpoint ect.ID) {
 			m.Body = &canonical.Signal{Token: b.mint(b.caller, ect.Claims{
 				Act: "send_task", Audience: []string{string(b.self.ID)}, Workflow: workflow, Parents: []ect.ID{checkpoint},
 			})}
 		}, code: problem.CodeECTInvalid},
-		"by another's token": {spoil: func(b *signalBed, m *canonical.Message, workflow string, checkpoint ect.ID) {
+		"by another's token": {spoil: func(b *signalFixture, m *canonical.Message, workflow string, checkpoint ect.ID) {
 			*m = *b.rollback(b.server, workflow, checkpoint)
 		}, code: problem.CodeECTInvalid},
 		"toward a protocol without rollback": {dest: "calculator", code: problem.CodeSemanticLoss},
 		"with a result for another request": {agent: func(u *undoer) {
 			u.spoil = func(c *ect.Claims) { c.Parents = []ect.ID{ect.NewID()} }
-		}, code: problem.CodeBadReply, heard: true},
+		}, code: problem.CodeBadReply, received: true},
 		"with a result that is none": {agent: func(u *undoer) {
 			u.spoil = func(c *ect.Claims) { c.Act = "send_task" }
-		}, code: problem.CodeBadReply, heard: true},
+		}, code: problem.CodeBadReply, received: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newSignalBed(t)
+			b := newSignalFixture(t)
 			workflow, checkpoint := b.work("")
 			who := b.caller
 			if c.who != nil {
@@ -366,7 +366,7 @@ func TestRollbackRequest_Refusals(t *testing.T) {
 			if c.agent != nil {
 				c.agent(b.agent)
 			}
-			before := len(b.agent.heard)
+			before := len(b.agent.received)
 			call := b.say(who, m)
 			if c.dest != "" {
 				call.Agent = c.dest
@@ -375,8 +375,8 @@ func TestRollbackRequest_Refusals(t *testing.T) {
 			if got := problem.From(err).Code; err == nil || got != c.code {
 				t.Errorf("got %v, want %s", err, c.code)
 			}
-			if heard := len(b.agent.heard) > before; heard != c.heard {
-				t.Errorf("the agent heard of it: %t", heard)
+			if received := len(b.agent.received) > before; received != c.received {
+				t.Errorf("the agent heard of it: %t", received)
 			}
 			if len(answer.Evidence) == 0 && c.code != problem.CodeECTInvalid && who != b.outsider { // of whom nothing is recorded
 				t.Error("no evidence of the failure")
@@ -392,14 +392,14 @@ func TestRollbackRequest_Refusals(t *testing.T) {
 func TestSignal_UnsignedIsRefused(t *testing.T) {
 	t.Parallel()
 	for op, act := range map[canonical.Op]ect.Act{canonical.OpRollback: ect.ActRollbackRequest, canonical.OpDecision: ect.ActApprovalGranted} {
-		b := newSignalBed(t)
+		b := newSignalFixture(t)
 		workflow, checkpoint := b.work("")
 		who, signed := b.caller, b.rollback(b.caller, workflow, checkpoint)
 		if op == canonical.OpDecision {
 			who, signed = b.approver, b.decision(b.approver, act, workflow, checkpoint)
 		}
 		b.least = map[ect.Identity]ect.Level{who.ID: ect.L1}
-		before := len(b.agent.heard)
+		before := len(b.agent.received)
 		call := b.say(who, signed)
 		unsigned := *signed
 		body := *signed.Body.(*canonical.Signal)
@@ -412,7 +412,7 @@ func TestSignal_UnsignedIsRefused(t *testing.T) {
 		if invalid := (*ect.InvalidError)(nil); !errors.As(err, &invalid) || invalid.Reason != ect.ReasonLevelTooLow {
 			t.Errorf("%s: got %v, want %s", op, err, ect.ReasonLevelTooLow)
 		}
-		if len(b.agent.heard) != before {
+		if len(b.agent.received) != before {
 			t.Errorf("%s: the agent heard of it", op)
 		}
 		if _, err := b.Exchange(t.Context(), b.say(who, signed)); err != nil {
@@ -424,7 +424,7 @@ func TestSignal_UnsignedIsRefused(t *testing.T) {
 // TestRollbackRequest_RefusedByTheAgent: its error is an answer like any other.
 func TestRollbackRequest_RefusedByTheAgent(t *testing.T) {
 	t.Parallel()
-	b := newSignalBed(t)
+	b := newSignalFixture(t)
 	workflow, checkpoint := b.work("")
 	b.agent.refusal = &canonical.Error{Code: canonical.CodeForbidden, Message: "not with me"}
 	answer, err := b.Exchange(t.Context(), b.say(b.caller, b.rollback(b.caller, workflow, checkpoint)))
@@ -437,7 +437,7 @@ func TestRollbackRequest_RefusedByTheAgent(t *testing.T) {
 }
 
 // parents are those of a token that is on record.
-func (b *signalBed) parents(id ect.ID) []ect.ID {
+func (b *signalFixture) parents(id ect.ID) []ect.ID {
 	b.t.Helper()
 	found, err := ecttest.Find(b.t.Context(), b.memory, id)
 	if err != nil || len(found) != 1 {
@@ -446,7 +446,7 @@ func (b *signalBed) parents(id ect.ID) []ect.ID {
 	return found[0].Parents
 }
 
-func (b *signalBed) decision(who *ecttest.Party, act ect.Act, workflow string, parent ect.ID) *canonical.Message {
+func (b *signalFixture) decision(who *ecttest.Party, act ect.Act, workflow string, parent ect.ID) *canonical.Message {
 	return &canonical.Message{Op: canonical.OpDecision, Body: &canonical.Signal{Approval: "a-1", Token: b.mint(who, ect.Claims{
 		Act: act, Audience: []string{string(b.self.ID), string(b.caller.ID)}, Workflow: workflow, Parents: []ect.ID{parent},
 	})}}
@@ -454,9 +454,9 @@ func (b *signalBed) decision(who *ecttest.Party, act ect.Act, workflow string, p
 
 func TestDecision_SentToRegisteredCallback(t *testing.T) {
 	t.Parallel()
-	b := newSignalBed(t)
+	b := newSignalFixture(t)
 	workflow, gate := b.work("https://client.example/hook")
-	if got := b.agent.heard[0].Callback; got != "https://client.example/hook" {
+	if got := b.agent.received[0].Callback; got != "https://client.example/hook" {
 		t.Errorf("the agent was told of %q", got)
 	}
 	granted := b.decision(b.approver, ect.ActApprovalGranted, workflow, gate)
@@ -491,8 +491,8 @@ func TestDecision_SentToRegisteredCallback(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := transport.Decision{URL: "https://client.example/hook", Approval: "a-1", Token: granted.Body.(*canonical.Signal).Token}
-	if len(b.told.list) != 1 || b.told.list[0] != want {
-		t.Errorf("told %d times", len(b.told.list))
+	if len(b.notified.list) != 1 || b.notified.list[0] != want {
+		t.Errorf("told %d times", len(b.notified.list))
 	}
 }
 
@@ -502,7 +502,7 @@ func TestDecision_SentToRegisteredCallback(t *testing.T) {
 // them is acknowledged.
 func TestDecision_SentOnce(t *testing.T) {
 	t.Parallel()
-	b := newSignalBed(t)
+	b := newSignalFixture(t)
 	b.Apply(gateway.Settings{Gateways: []ect.Identity{b.outsider.ID}})
 	workflow, gate := b.work("https://client.example/hook")
 	granted := b.decision(b.approver, ect.ActApprovalGranted, workflow, gate)
@@ -522,38 +522,38 @@ func TestDecision_SentOnce(t *testing.T) {
 	if err := b.Close(); err != nil { // waits for what is told in the background
 		t.Fatal(err)
 	}
-	if len(b.told.list) != 1 || b.told.list[0].Token != token {
-		t.Errorf("told %d times", len(b.told.list))
+	if len(b.notified.list) != 1 || b.notified.list[0].Token != token {
+		t.Errorf("told %d times", len(b.notified.list))
 	}
-	if heard := len(b.agent.heard); heard != 1 {
-		t.Errorf("the agent heard %d messages", heard)
+	if received := len(b.agent.received); received != 1 {
+		t.Errorf("the agent heard %d messages", received)
 	}
 }
 
 // TestDecision_WithoutCallbackGoesToAgent: where nobody has registered, it goes to the agent.
 func TestDecision_WithoutCallbackGoesToAgent(t *testing.T) {
 	t.Parallel()
-	b := newSignalBed(t)
+	b := newSignalFixture(t)
 	workflow, gate := b.work("")
 	answer, err := b.Exchange(t.Context(), b.say(b.approver, b.decision(b.approver, ect.ActApprovalDenied, workflow, gate)))
 	if err != nil || len(answer.Evidence) != 2 {
 		t.Fatalf("%v, with %d tokens", err, len(answer.Evidence))
 	}
-	if said, ok := b.agent.heard[1].Body.(*canonical.Signal); !ok || said.Approval != "a-1" {
-		t.Errorf("the agent heard %+v", b.agent.heard[1].Body)
+	if reply, ok := b.agent.received[1].Body.(*canonical.Signal); !ok || reply.Approval != "a-1" {
+		t.Errorf("the agent heard %+v", b.agent.received[1].Body)
 	}
 }
 
 func TestCallback_Refusals(t *testing.T) {
 	t.Parallel()
-	b := newSignalBed(t)
+	b := newSignalFixture(t)
 	call := b.say(b.caller, &canonical.Message{Op: canonical.OpInvoke, Callback: "http://169.254.169.254/", Body: &canonical.Invoke{
 		Turn: canonical.Content{Role: canonical.RoleCaller, Parts: []canonical.Part{{Kind: canonical.KindText, Text: "go"}}},
 	}})
 	if _, err := b.Exchange(t.Context(), call); problem.From(err).Code != problem.CodePolicyViolation {
 		t.Errorf("a place that may not be called: %v", err)
 	}
-	if len(b.agent.heard) != 0 {
+	if len(b.agent.received) != 0 {
 		t.Error("the agent was asked all the same")
 	}
 	workflow := string(ect.NewID())
@@ -573,7 +573,7 @@ func TestCallback_Refusals(t *testing.T) {
 // TestCallback_AgentProtocolWithoutCallbacks is kept here, and said to be.
 func TestCallback_AgentProtocolWithoutCallbacks(t *testing.T) {
 	t.Parallel()
-	b := newSignalBed(t)
+	b := newSignalFixture(t)
 	call := b.say(b.caller, &canonical.Message{Op: canonical.OpInvoke, Callback: "https://client.example/hook", Body: &canonical.Invoke{
 		Call: &canonical.Call{Name: "add", Args: json.RawMessage(`{"a":1,"b":2}`)},
 	}})
@@ -591,7 +591,7 @@ func TestCallback_AgentProtocolWithoutCallbacks(t *testing.T) {
 // were registered in its workflow while it waits; both are told the decision (AEPB, HITL Callback Registration).
 func TestApproval_ShowsWhoIsTold(t *testing.T) {
 	t.Parallel()
-	b := newSignalBed(t)
+	b := newSignalFixture(t)
 	rules, err := hitl.ParseRules([]hitl.Config{{Agent: "undoer"}})
 	if err != nil {
 		t.Fatal(err)
@@ -626,7 +626,7 @@ func TestApproval_ShowsWhoIsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.Drain(t.Context()) // what is told is told in the background
-	if got := b.told.count(); got != 2 {
+	if got := b.notified.count(); got != 2 {
 		t.Errorf("%d callbacks were told, expected 2", got)
 	}
 }

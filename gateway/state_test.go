@@ -51,7 +51,7 @@ func TestRequestState_Unknown(t *testing.T) {
 				t.Errorf("its own caller is told %s", got)
 			}
 			answer, err = s.Exchange(t.Context(), again)
-			if said, ok := errors.AsType[*canonical.Error](err); !ok || said.Code == canonical.CodeInternal || strings.Contains(err.Error(), "L20") {
+			if message, ok := errors.AsType[*canonical.Error](err); !ok || message.Code == canonical.CodeInternal || strings.Contains(err.Error(), "L20") {
 				t.Errorf("once it has ended, the state is answered with %v %s", err, answer.Wire().Body)
 			}
 		})
@@ -63,16 +63,16 @@ func TestRequestState_Unknown(t *testing.T) {
 func (s *stage) judges(answer transport.Answer, err error, refused bool) {
 	s.t.Helper()
 	s.asker.mu.Lock()
-	heard := slices.DeleteFunc(slices.Clone(s.asker.bodies), func(body string) bool { return !strings.Contains(body, `"requestState"`) })
+	received := slices.DeleteFunc(slices.Clone(s.asker.bodies), func(body string) bool { return !strings.Contains(body, `"requestState"`) })
 	s.asker.mu.Unlock()
 	if !refused {
-		if err != nil || len(heard) != 1 || !strings.Contains(string(answer.Wire().Body), `"code":-32602,"message":"no"`) {
-			s.t.Errorf("the server heard %s, and its caller %v %s", heard, err, answer.Wire().Body)
+		if err != nil || len(received) != 1 || !strings.Contains(string(answer.Wire().Body), `"code":-32602,"message":"no"`) {
+			s.t.Errorf("the server heard %s, and its caller %v %s", received, err, answer.Wire().Body)
 		}
 		return
 	}
-	said, ok := errors.AsType[*canonical.Error](err)
-	if !ok || said.Code != canonical.CodeBadParams || !strings.Contains(said.Message, "make the call again without it") || len(heard) != 0 {
-		s.t.Errorf("it is answered with %v %s, and the server heard %s", err, answer.Wire().Body, heard)
+	reply, ok := errors.AsType[*canonical.Error](err)
+	if !ok || reply.Code != canonical.CodeBadParams || !strings.Contains(reply.Message, "make the call again without it") || len(received) != 0 {
+		s.t.Errorf("it is answered with %v %s, and the server heard %s", err, answer.Wire().Body, received)
 	}
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // sentAlong are the acts of the tokens that went to the agent with its last message, behind that of the message.
-func (b *bed) sentAlong(t *testing.T) (sent []ect.Act) {
+func (b *fixture) sentAlong(t *testing.T) (sent []ect.Act) {
 	t.Helper()
 	tokens := b.agent.tokens[len(b.agent.tokens)-1]
 	for _, compact := range tokens[1:] {
@@ -44,7 +44,7 @@ func TestAttack_TokensOfOthersSentAlong(t *testing.T) {
 	})
 	t.Run("named parent", func(t *testing.T) {
 		t.Parallel()
-		b := newBed(t, gateway.Settings{}, policy.Rules{Open: true})
+		b := newFixture(t, gateway.Settings{}, policy.Rules{Open: true})
 		first, err := b.Exchange(t.Context(), b.call(addBody))
 		if err != nil {
 			t.Fatal(err)

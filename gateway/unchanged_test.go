@@ -142,10 +142,10 @@ func TestTaskUnchanged_OffByDefault(t *testing.T) {
 	atWork(t, func(s *stage) {
 		t := s.t
 		events := s.ask(t, s, s.asks(streaming, called)).Events()
-		heard := make(chan []string, 1)
+		received := make(chan []string, 1)
 		go func() {
 			bodies, _ := read(t, events)
-			heard <- bodies
+			received <- bodies
 		}()
 		<-time.After(time.Hour)
 		if s.looks() < 5000 {
@@ -154,7 +154,7 @@ func TestTaskUnchanged_OffByDefault(t *testing.T) {
 		s.asker.mu.Lock()
 		s.asker.scenes[tasksGet] = []scene{{reply: newStands("cancelled", "")}}
 		s.asker.mu.Unlock()
-		if bodies := <-heard; !strings.Contains(bodies[len(bodies)-1], "TASK_STATE_CANCELED") {
+		if bodies := <-received; !strings.Contains(bodies[len(bodies)-1], "TASK_STATE_CANCELED") {
 			t.Errorf("the task ended with %s", bodies)
 		}
 	})

@@ -20,7 +20,7 @@ import (
 )
 
 // undo posts a request, as it comes over HTTP.
-func (b *signalBed) undo(who *ecttest.Party, token string) (transport.Answer, error) {
+func (b *signalFixture) undo(who *ecttest.Party, token string) (transport.Answer, error) {
 	b.t.Helper()
 	caller := identity.Caller{Peer: who.Peer()}
 	pass, err := b.Limit(b.t.Context(), transport.CallInfo{Caller: caller, Address: "127.0.0.1"})
@@ -41,7 +41,7 @@ func (b *signalBed) undo(who *ecttest.Party, token string) (transport.Answer, er
 func TestRollbackRequest_RepeatedGetsSameResult(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := newSignalBed(t)
+		b := newSignalFixture(t)
 		b.Network.Rollbacks = map[canonical.Binding]transport.Dialer{mcp.Binding: nil}
 		workflow, checkpoint := b.work("")
 		token := b.rollback(b.caller, workflow, checkpoint).Body.(*canonical.Signal).Token
@@ -53,12 +53,12 @@ func TestRollbackRequest_RepeatedGetsSameResult(t *testing.T) {
 		if result.Act != ect.ActRollbackResult || !slices.Contains(result.Parents, claims(t, token).ID) || len(first.Evidence) != 2 {
 			t.Fatalf("%s with %d tokens", result.Act, len(first.Evidence))
 		}
-		heard := len(b.agent.heard)
+		received := len(b.agent.received)
 		for _, after := range []time.Duration{0, 36 * time.Hour, 20 * 24 * time.Hour} {
 			time.Sleep(after)
 			again, err := b.undo(b.caller, token)
 			if err != nil || again.Wire().Header.Get(rollback.Field) != first.Wire().Header.Get(rollback.Field) ||
-				string(again.Wire().Body) != string(first.Wire().Body) || !slices.Equal(again.Evidence, first.Evidence) || len(b.agent.heard) != heard {
+				string(again.Wire().Body) != string(first.Wire().Body) || !slices.Equal(again.Evidence, first.Evidence) || len(b.agent.received) != received {
 				t.Errorf("after %s: %v", after, err)
 			}
 		}
@@ -77,13 +77,13 @@ func TestRollbackRequest_RepeatedGetsSameResult(t *testing.T) {
 // is known of the checkpoint, or of how to ask.
 func TestRollbackRequest_OutsiderRefused(t *testing.T) {
 	t.Parallel()
-	b := newSignalBed(t)
+	b := newSignalFixture(t)
 	b.Network.Rollbacks = map[canonical.Binding]transport.Dialer{mcp.Binding: nil}
 	workflow, checkpoint := b.work("")
 	token := func(who *ecttest.Party, workflow string, par ...ect.ID) string {
 		return b.rollback(who, workflow, par...).Body.(*canonical.Signal).Token
 	}
-	heard := len(b.agent.heard)
+	received := len(b.agent.received)
 	var forbidden *policy.Forbidden
 	for name, c := range map[string]struct {
 		who   *ecttest.Party
@@ -102,7 +102,7 @@ func TestRollbackRequest_OutsiderRefused(t *testing.T) {
 	if _, err := b.undo(b.caller, token(b.caller, workflow, checkpoint)); !errors.As(err, &forbidden) {
 		t.Errorf("without a way: %v", err)
 	}
-	if len(b.agent.heard) != heard {
+	if len(b.agent.received) != received {
 		t.Error("the agent heard of it")
 	}
 }
@@ -111,7 +111,7 @@ func TestRollbackRequest_OutsiderRefused(t *testing.T) {
 // caller who may call the agent when it asks again.
 func TestAttack_KeptRollbackOfCallerWhoMayNotCallAnyMore(t *testing.T) {
 	t.Parallel()
-	b := newSignalBed(t)
+	b := newSignalFixture(t)
 	b.Network.Rollbacks = map[canonical.Binding]transport.Dialer{mcp.Binding: nil}
 	workflow, checkpoint := b.work("")
 	token := b.rollback(b.caller, workflow, checkpoint).Body.(*canonical.Signal).Token

@@ -114,15 +114,15 @@ func TestURLElicitation_InAReply(t *testing.T) {
 			call.Wire.Body = []byte(strings.NewReplacer(`"name":"write"`, `"name":"ask"`, `{"form":{}}`, `{"url":{}}`).Replace(string(call.Wire.Body)))
 			return call
 		}
-		asked := whole(s.t, s.ask(s.t, s, call("")))
+		requested := whole(s.t, s.ask(s.t, s, call("")))
 		var env struct {
 			Result struct {
 				RequestState  string
 				InputRequests map[string]json.RawMessage
 			}
 		}
-		if err := json.Unmarshal([]byte(asked), &env); err != nil || len(env.Result.InputRequests) != 1 || !strings.Contains(asked, asVisit) {
-			s.t.Fatalf("asked %s", asked)
+		if err := json.Unmarshal([]byte(requested), &env); err != nil || len(env.Result.InputRequests) != 1 || !strings.Contains(requested, asVisit) {
+			s.t.Fatalf("asked %s", requested)
 		}
 		key := ""
 		for one := range env.Result.InputRequests {
@@ -146,12 +146,12 @@ func TestURLElicitation_ByATask(t *testing.T) {
 			t.Run(version+" "+hears, func(t *testing.T) {
 				t.Parallel()
 				onVisit(t, version, func(s *stage) func() transport.Answer {
-					asked := string(s.ask(s.t, s, s.asks(invoking, called)).Wire().Body)
-					id, state := taskIn(s.t, []byte(asked))
-					_, key, found := strings.Cut(asked, `{"elicitation":{"key":"`)
+					requested := string(s.ask(s.t, s, s.asks(invoking, called)).Wire().Body)
+					id, state := taskIn(s.t, []byte(requested))
+					_, key, found := strings.Cut(requested, `{"elicitation":{"key":"`)
 					key, _, _ = strings.Cut(key, `"`)
-					if !found || state != "TASK_STATE_INPUT_REQUIRED" || !strings.Contains(asked, `"mode":"url","url":"https://id.example/x"`) || !strings.Contains(asked, `{"text":"log in"}`) {
-						s.t.Fatalf("asked %s", asked)
+					if !found || state != "TASK_STATE_INPUT_REQUIRED" || !strings.Contains(requested, `"mode":"url","url":"https://id.example/x"`) || !strings.Contains(requested, `{"text":"log in"}`) {
+						s.t.Fatalf("asked %s", requested)
 					}
 					return func() transport.Answer {
 						return s.ask(s.t, s, s.asks(invoking, `{"message":{"messageId":"m2","taskId":"`+id+`","role":"ROLE_USER","parts":[`+strings.Replace(says, "KEY", key, 1)+`]}}`))

@@ -21,7 +21,7 @@ import (
 )
 
 // a2aCall is a message of an A2A client, as its door hands it in.
-func (b *bed) a2aCall(method, params string) transport.Call {
+func (b *fixture) a2aCall(method, params string) transport.Call {
 	c := b.call(fmt.Sprintf(`{"jsonrpc":"2.0","id":7,"method":%q,"params":%s}`, method, params))
 	c.Detached = true
 	return c
@@ -30,7 +30,7 @@ func (b *bed) a2aCall(method, params string) transport.Call {
 const adding = `{"message":{"messageId":"m1","role":"ROLE_USER","parts":[{"data":{"skill":"add","input":{"a":1,"b":2}}}]}}`
 
 // exchange is an exchange that must succeed.
-func (b *bed) exchange(t *testing.T, call transport.Call) transport.Answer {
+func (b *fixture) exchange(t *testing.T, call transport.Call) transport.Answer {
 	t.Helper()
 	answer, err := b.Exchange(t.Context(), call)
 	if err != nil {
@@ -94,16 +94,16 @@ func taskIn(t *testing.T, body []byte) (id, state string) {
 	return env.Result.ID, env.Result.Status.State
 }
 
-func (b *bed) stateOf(t *testing.T, id string) string {
+func (b *fixture) stateOf(t *testing.T, id string) string {
 	t.Helper()
 	_, state := taskIn(t, b.exchange(t, b.a2aCall("GetTask", `{"id":"`+id+`"}`)).Wire().Body)
 	return state
 }
 
 // slow is a bed whose agent answers when the gate opens.
-func slow(t *testing.T) *bed {
+func slow(t *testing.T) *fixture {
 	t.Helper()
-	b := newBed(t, gateway.Settings{}, policy.Rules{Open: true})
+	b := newFixture(t, gateway.Settings{}, policy.Rules{Open: true})
 	b.agent.gate, b.agent.entered = make(chan struct{}), make(chan struct{}, 8)
 	return b
 }
@@ -193,7 +193,7 @@ func TestTask_InBackground(t *testing.T) {
 
 func TestTask_FinishedCallCanBeQueried(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, gateway.Settings{}, policy.Rules{Open: true})
+	b := newFixture(t, gateway.Settings{}, policy.Rules{Open: true})
 	defer func() { _ = b.Close() }()
 	id, _ := taskIn(t, b.exchange(t, b.a2aCall("SendMessage", adding)).Wire().Body)
 	again := b.exchange(t, b.a2aCall("GetTask", `{"id":"`+id+`"}`))
@@ -231,13 +231,13 @@ func TestCancel_RunningCall(t *testing.T) {
 					body = first.Wire.Body
 				}
 				id, _ := taskIn(t, body)
-				heard := make(chan []string, 1)
+				received := make(chan []string, 1)
 				go func() {
 					var bodies []string
 					if answer.Events() != nil {
 						bodies, _ = read(t, answer.Events())
 					}
-					heard <- bodies
+					received <- bodies
 				}()
 				if _, state := taskIn(t, b.exchange(t, b.a2aCall("CancelTask", `{"id":"`+id+`"}`)).Wire().Body); state != "TASK_STATE_CANCELED" {
 					t.Errorf("canceling it gives %s", state)
@@ -245,7 +245,7 @@ func TestCancel_RunningCall(t *testing.T) {
 				if got := b.stateOf(t, id); got != "TASK_STATE_CANCELED" {
 					t.Errorf("afterwards it is %s", got)
 				}
-				if bodies := <-heard; answer.Events() != nil && (len(bodies) == 0 || !strings.Contains(bodies[len(bodies)-1], "TASK_STATE_CANCELED")) {
+				if bodies := <-received; answer.Events() != nil && (len(bodies) == 0 || !strings.Contains(bodies[len(bodies)-1], "TASK_STATE_CANCELED")) {
 					t.Errorf("the stream ended with %s", bodies)
 				}
 			})
@@ -298,7 +298,7 @@ func TestStream_AgentFailure(t *testing.T) {
 	t.Parallel()
 	t.Run("at once", func(t *testing.T) {
 		t.Parallel()
-		b := newBed(t, gateway.Settings{}, policy.Rules{Open: true})
+		b := newFixture(t, gateway.Settings{}, policy.Rules{Open: true})
 		defer func() { _ = b.Close() }()
 		b.agent.fail = &transport.UnreachableError{Agent: "calculator"}
 		var unreachable *transport.UnreachableError
@@ -343,12 +343,12 @@ func TestStream_AgentFailure(t *testing.T) {
 
 func TestTextMessage_TypedToolAsksForArguments(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, gateway.Settings{}, policy.Rules{Open: true})
+	b := newFixture(t, gateway.Settings{}, policy.Rules{Open: true})
 	defer func() { _ = b.Close() }()
-	asked := b.exchange(t, b.a2aCall("SendMessage", `{"message":{"messageId":"m1","role":"ROLE_USER","parts":[{"text":"one and two"}],"metadata":{"urn:aepb:translation:1":{"skill":"add"}}}}`))
-	id, state := taskIn(t, asked.Wire().Body)
-	if state != "TASK_STATE_INPUT_REQUIRED" || !strings.Contains(string(asked.Wire().Body), `"integer"`) || len(b.agent.bodies) != 0 {
-		t.Fatalf("it is asked %s, and the agent was called %d times", asked.Wire().Body, len(b.agent.bodies))
+	request := b.exchange(t, b.a2aCall("SendMessage", `{"message":{"messageId":"m1","role":"ROLE_USER","parts":[{"text":"one and two"}],"metadata":{"urn:aepb:translation:1":{"skill":"add"}}}}`))
+	id, state := taskIn(t, request.Wire().Body)
+	if state != "TASK_STATE_INPUT_REQUIRED" || !strings.Contains(string(request.Wire().Body), `"integer"`) || len(b.agent.bodies) != 0 {
+		t.Fatalf("it is asked %s, and the agent was called %d times", request.Wire().Body, len(b.agent.bodies))
 	}
 	b.agent.fail = &transport.UnreachableError{Agent: "calculator"}
 	if _, err := b.Exchange(t.Context(), b.a2aCall("SendMessage", `{"message":{"messageId":"m2","taskId":"`+id+`","role":"ROLE_USER","parts":[{"data":{"a":1,"b":2}}]}}`)); err == nil {

@@ -22,7 +22,7 @@ import (
 )
 
 // begin begins a workflow for the caller, and returns it with its start.
-func (b *bed) begin(t *testing.T) (wid string, start ect.Claims) {
+func (b *fixture) begin(t *testing.T) (wid string, start ect.Claims) {
 	t.Helper()
 	wid, compact, err := b.Parts().Workflows.Begin(t.Context(), identity.Caller{Peer: b.caller.Peer()}, "", work.Plan{Description: "adds up", Steps: 2})
 	if err != nil {
@@ -32,7 +32,7 @@ func (b *bed) begin(t *testing.T) (wid string, start ect.Claims) {
 }
 
 // task signs a task of the caller in a workflow.
-func (b *bed) task(t *testing.T, wid, body string, parents ...ect.ID) string {
+func (b *fixture) task(t *testing.T, wid, body string, parents ...ect.ID) string {
 	t.Helper()
 	token, err := b.caller.Signer(t, func() time.Time { return b.now }).Sign(ect.Claims{
 		Audience: []string{string(b.self.ID)}, Workflow: wid, Act: "send_task", Parents: parents, OutputHash: ect.Hash([]byte(body)),
@@ -44,7 +44,7 @@ func (b *bed) task(t *testing.T, wid, body string, parents ...ect.ID) string {
 }
 
 // tokensOf are the tokens of a workflow on record, in their order.
-func (b *bed) tokensOf(t *testing.T, wid string) (list []ect.Claims) {
+func (b *fixture) tokensOf(t *testing.T, wid string) (list []ect.Claims) {
 	t.Helper()
 	records, _, err := b.memory.Workflow(t.Context(), wid, "", 100)
 	if err != nil {
@@ -64,7 +64,7 @@ func acts(list []ect.Claims) (out []ect.Act) {
 }
 
 // report is what the caller sees of a workflow.
-func (b *bed) report(t *testing.T, wid string) workflow.Report {
+func (b *fixture) report(t *testing.T, wid string) workflow.Report {
 	t.Helper()
 	r, err := b.Parts().Workflows.Report(t.Context(), wid, b.caller.ID)
 	if err != nil {
@@ -78,7 +78,7 @@ func (b *bed) report(t *testing.T, wid string) workflow.Report {
 // intent.
 func TestWorkflow_OfCallersWithoutTokens(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, gateway.Settings{}, policy.Rules{Open: true})
+	b := newFixture(t, gateway.Settings{}, policy.Rules{Open: true})
 	wid, start := b.begin(t)
 	description, _ := start.Ext.String(ect.ExtATDDescription)
 	if id, _ := start.Ext.String(ect.ExtWorkflowID); start.Act != ect.ActWorkflowStart || len(start.Parents) != 0 || start.Workflow != wid || id != wid || description != "adds up" || string(start.Ext[ect.ExtNodeCount]) != "2" {
@@ -127,7 +127,7 @@ func TestWorkflow_OfCallersWithoutTokens(t *testing.T) {
 // was admitted before does not wait. Without a start tasks do not wait.
 func TestWorkflow_TasksWaitForTheirParents(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, gateway.Settings{}, policy.Rules{Open: true})
+	b := newFixture(t, gateway.Settings{}, policy.Rules{Open: true})
 	b.agent.gate, b.agent.entered = make(chan struct{}), make(chan struct{}, 8)
 	wid, start := b.begin(t)
 	first, second := b.task(t, wid, addBody, start.ID), b.task(t, wid, addBody, start.ID)
@@ -176,7 +176,7 @@ func TestWorkflow_TasksWaitForTheirParents(t *testing.T) {
 // workflow, and its own atd:workflow_complete completes it; a start in the name of another workflow is refused.
 func TestWorkflow_BegunByItsOwnToken(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, gateway.Settings{}, policy.Rules{Open: true})
+	b := newFixture(t, gateway.Settings{}, policy.Rules{Open: true})
 	boundary := func(act ect.Act, wid, named string, ext ect.Ext, parents ...ect.ID) string {
 		t.Helper()
 		ext.SetString(ect.ExtWorkflowID, named)
@@ -268,7 +268,7 @@ func TestWorkflow_Errors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var posted []breakers.Event
-			b := newBed(t, gateway.Settings{}, policy.Rules{Open: true}, func(d *gateway.Deps) {
+			b := newFixture(t, gateway.Settings{}, policy.Rules{Open: true}, func(d *gateway.Deps) {
 				d.Escalate = func(_ context.Context, e breakers.Event) { posted = append(posted, e) }
 			})
 			wid, start := b.begin(t)
@@ -336,7 +336,7 @@ func TestWorkflow_Errors(t *testing.T) {
 // an anonymous caller begins none.
 func TestAttack_WorkflowsOfOthers(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, gateway.Settings{}, policy.Rules{Open: true})
+	b := newFixture(t, gateway.Settings{}, policy.Rules{Open: true})
 	wid, start := b.begin(t)
 	workflows := b.Parts().Workflows
 	outsider := ecttest.NewParty(t, "spiffe://example.com/outsider")
@@ -377,7 +377,7 @@ func TestAttack_WorkflowsOfOthers(t *testing.T) {
 func TestWorkflow_GraphRules(t *testing.T) {
 	t.Parallel()
 	for rule, refused := range map[policy.GraphRule]bool{"": false, policy.GraphOff: false, policy.GraphWarn: false, policy.GraphRefuse: true} {
-		b := newBed(t, gateway.Settings{Constraints: policy.Constraints{Graph: rule}}, policy.Rules{Open: true})
+		b := newFixture(t, gateway.Settings{Constraints: policy.Constraints{Graph: rule}}, policy.Rules{Open: true})
 		wid, other := string(ect.NewID()), string(ect.NewID())
 		sign := func(wid string, id ect.ID, at time.Time, parents ...ect.ID) string {
 			t.Helper()

@@ -80,8 +80,8 @@ func (p *process) ready(t *testing.T) {
 	t.Fatalf("the process ended: %v", p.cmd.Wait())
 }
 
-// told has the agent say an SVID of so long a life.
-func (p *process) told(t *testing.T, ttl time.Duration) *identity.SVID {
+// notified has the agent say an SVID of so long a life.
+func (p *process) notified(t *testing.T, ttl time.Duration) *identity.SVID {
 	t.Helper()
 	s := gatewaytest.Issue(t, p.dev.Authority, "/gateway", identity.SVIDRequest{TTL: ttl})
 	p.agent.Say(t, gatewaytest.IdentityOf(p.dev, s))
@@ -123,7 +123,7 @@ func TestSIGHUP_BeforeTheIdentityIsKnown(t *testing.T) {
 	for range 3 {
 		gatewaytest.Must(t, p.cmd.Process.Signal(syscall.SIGHUP))
 	}
-	p.told(t, time.Hour)
+	p.notified(t, time.Hour)
 	p.ready(t)
 	gatewaytest.Within(t, gatewaytest.Patience, "the configuration is read again", func() bool { return p.logs.Lines("configuration reloaded") != nil })
 }
@@ -132,7 +132,7 @@ func TestSIGHUP_BeforeTheIdentityIsKnown(t *testing.T) {
 func TestExpiry_InRealTime(t *testing.T) {
 	t.Parallel()
 	p := newProcess(t, "")
-	short := p.told(t, 8*time.Second)
+	short := p.notified(t, 8*time.Second)
 	p.ready(t)
 	gatewaytest.Within(t, gatewaytest.Patience, "the gateway is ready", func() bool {
 		status, _ := p.page(t, "/readyz")
@@ -160,7 +160,7 @@ func TestExpiry_InRealTime(t *testing.T) {
 			p.logs.Lines("identity expired", `"kind":"svid"`) != nil
 	})
 
-	fresh := p.told(t, time.Hour)
+	fresh := p.notified(t, time.Hour)
 	p.agent.Return(t)
 	gatewaytest.Within(t, 5*time.Second, "the gateway is ready again", func() bool {
 		status, _ := p.page(t, "/readyz")
@@ -191,7 +191,7 @@ func TestExpiry_InRealTime(t *testing.T) {
 func TestStop_SecondSignalEndsAtOnce(t *testing.T) {
 	t.Parallel()
 	p := newProcess(t, "shutdown_delay: 60s\n")
-	p.told(t, time.Hour)
+	p.notified(t, time.Hour)
 	p.ready(t)
 	gatewaytest.Must(t, p.cmd.Process.Signal(syscall.SIGTERM))
 	gatewaytest.Must(t, p.cmd.Process.Signal(syscall.SIGTERM)) // the same signal again, as timeout(1) sends it
@@ -220,7 +220,7 @@ func TestServe_SoftMemoryLimit(t *testing.T) {
 	t.Parallel()
 	for env, want := range map[string]float64{"": 0, "3GiB": 3 << 30} {
 		p := newProcess(t, "limits: {in_flight_mib: 16}\n", "GOMEMLIMIT="+env)
-		p.told(t, time.Hour)
+		p.notified(t, time.Hour)
 		p.ready(t)
 		if want == 0 {
 			from, err := server.ReadFile(p.file)

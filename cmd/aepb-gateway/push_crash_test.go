@@ -29,29 +29,29 @@ import (
 // and webhooks in this one.
 type crashStage struct {
 	*gatewaytest.Fixture
-	troupe *gatewaytest.Simulator
-	hook   *gatewaytest.PushReceiver
-	state  config.State
-	file   string               // the configuration of the process
-	cmd    *exec.Cmd            // the process
-	errors *gatewaytest.Journal // its log
+	simulator *gatewaytest.Simulator
+	hook      *gatewaytest.PushReceiver
+	state     config.State
+	file      string               // the configuration of the process
+	cmd       *exec.Cmd            // the process
+	errors    *gatewaytest.Journal // its log
 }
 
 // newCrashStage lists agents of the sides with a gateway in a process.
 func newCrashStage(t *testing.T, state config.State, sides ...gatewaytest.Side) *crashStage {
 	t.Helper()
 	s := &crashStage{Fixture: gatewaytest.NewFixture(t, gatewaytest.Plan{}), state: state, errors: &gatewaytest.Journal{}}
-	s.troupe, s.hook = gatewaytest.NewSimulator(t, s.Fixture), gatewaytest.NewPushReceiver(t, s.Fixture)
+	s.simulator, s.hook = gatewaytest.NewSimulator(t, s.Fixture), gatewaytest.NewPushReceiver(t, s.Fixture)
 	text := fmt.Sprintf("state: {path: %q}\n", state.Path)
 	if state.Redis.Used() {
 		text = fmt.Sprintf("state: {key: %q, redis: {addresses: [%q], plaintext: loopback}}\n", state.Key, state.Redis.Addresses[0])
 	}
 	agents := []string{text + "agents:\n"}
 	for _, one := range sides {
-		if !s.troupe.Hires(t, one) {
+		if !s.simulator.Hires(t, one) {
 			t.Fatalf("no agent of %s", one.Name)
 		}
-		name := s.troupe.Listed(one, gatewaytest.Player)
+		name := s.simulator.Listed(one, gatewaytest.Player)
 		agent, ok := s.Directory().Find(name)
 		if !ok {
 			t.Fatalf("no agent %s", name)
@@ -168,7 +168,7 @@ func TestPush_SixPairsAcrossACrash(t *testing.T) {
 			s.kill()
 			for _, c := range tasks {
 				if c.form.Version == a2a.Version {
-					s.troupe.Agents.Finish(c.job) // while there is no gateway
+					s.simulator.Agents.Finish(c.job) // while there is no gateway
 				}
 			}
 			s.pass(t)
@@ -183,7 +183,7 @@ func (s *crashStage) begin(t *testing.T) (tasks []*crashed) {
 	t.Helper()
 	for _, f := range gatewaytest.JSONRPCForms() {
 		for _, name := range []string{"A2A 1.0", "MCP", "µACP"} {
-			agent := s.troupe.Listed(gatewaytest.PushSides()[name], gatewaytest.Player)
+			agent := s.simulator.Listed(gatewaytest.PushSides()[name], gatewaytest.Player)
 			job, toil := string(ect.NewID()), string(ect.NewID())
 			work := &crashed{form: f, agent: agent, job: job, words: gatewaytest.DoWork + " " + job, path: gatewaytest.PushPath("work", f.Name, name), before: []string{"working"}, after: []string{"working", "completed"}}
 			paused := &crashed{form: f, agent: agent, words: "ask name", path: gatewaytest.PushPath("paused", f.Name, name), before: []string{"input-required"}, after: []string{"input-required", "working", "completed"}}
@@ -203,7 +203,7 @@ func (s *crashStage) begin(t *testing.T) (tasks []*crashed) {
 		if got := s.hook.Until(t, c.path, c.before[len(c.before)-1]); !slices.Equal(got, c.before) {
 			t.Errorf("%s: posted before the crash: %q, want %q", c.path, got, c.before)
 		}
-		if c.job != "" && !gatewaytest.Soon(t.Context(), func() bool { return s.troupe.Agents.Job(c.job) != nil }) {
+		if c.job != "" && !gatewaytest.Soon(t.Context(), func() bool { return s.simulator.Agents.Job(c.job) != nil }) {
 			t.Errorf("%s: the agent has not begun", c.path)
 		}
 	}
@@ -224,7 +224,7 @@ func (s *crashStage) resume(t *testing.T, tasks []*crashed) {
 			}
 		case c.after[len(c.after)-1] == "completed" && c.form.Version != a2a.Version:
 			gatewaytest.Within(t, gatewaytest.Patience, c.path+" is told again that the agent works", func() bool { return len(s.hook.States(c.path)) > len(c.before) })
-			s.troupe.Agents.Finish(c.job)
+			s.simulator.Agents.Finish(c.job)
 		}
 	}
 	for _, c := range tasks {

@@ -24,8 +24,8 @@ const (
 type graph map[ect.ID]dag.Node
 
 // add puts a node in; who is a gateway's name for a translation, else an agent's.
-func (g graph) add(id ect.ID, act ect.Act, leg dag.Leg, who ect.Identity, parents ...ect.ID) dag.Node {
-	n := dag.Node{ID: id, Issuer: who, Act: act, Leg: leg, Parents: parents}
+func (g graph) add(id ect.ID, act ect.Act, direction dag.Leg, who ect.Identity, parents ...ect.ID) dag.Node {
+	n := dag.Node{ID: id, Issuer: who, Act: act, Leg: direction, Parents: parents}
 	g[id] = n
 	return n
 }
@@ -290,16 +290,16 @@ func TestPath_RequestsAndRepliesWithoutAgentTokens(t *testing.T) {
 	request := g.request("1", gateway)
 	reply := g.reply("2", gateway, "1")
 	for name, tc := range map[string]struct {
-		leg   dag.Leg
-		start dag.Node
-		want  []ect.ID
+		direction dag.Leg
+		start     dag.Node
+		want      []ect.ID
 	}{
 		"a request after a reply":   {dag.Request, reply, nil},
 		"a reply after a request":   {dag.Reply, request, nil},
 		"a request after a request": {dag.Request, request, []ect.ID{"1"}},
 		"a reply after a reply":     {dag.Reply, reply, []ect.ID{"2"}},
 	} {
-		p, err := dag.LegPath(t.Context(), tc.leg, []dag.Node{tc.start}, g.find, 0)
+		p, err := dag.LegPath(t.Context(), tc.direction, []dag.Node{tc.start}, g.find, 0)
 		if err != nil || p.Incomplete || !cmp.Equal(tc.want, ids(p)) {
 			t.Errorf("%s: got %v, %v", name, ids(p), err)
 		}
@@ -333,16 +333,16 @@ func TestTranslationPath_HostileGraphsEnd(t *testing.T) {
 func walkEnds(t *testing.T, width int) {
 	t.Helper()
 	lookups, rounds := 0, 0
-	asked := map[ect.ID]bool{}
+	request := map[ect.ID]bool{}
 	endless := func(_ context.Context, refs []ect.Ref) (found [][]dag.Node, _ error) {
 		rounds++
 		lookups += len(refs)
 		for _, ref := range refs {
 			id := ref.ID
-			if asked[id] {
+			if request[id] {
 				t.Errorf("%s was looked up twice", id)
 			}
-			asked[id] = true
+			request[id] = true
 			n := dag.Node{ID: id, Act: ect.ActTranslate, Leg: dag.Request}
 			for i := range width {
 				n.Parents = append(n.Parents, ect.ID(fmt.Sprintf("%s.%d", id, i)))
@@ -357,7 +357,7 @@ func walkEnds(t *testing.T, width int) {
 		"path": dag.TranslationPath, "ancestry": dag.Ancestry,
 	} {
 		for _, limit := range []int{0, 4} {
-			lookups, rounds, asked = 0, 0, map[ect.ID]bool{}
+			lookups, rounds, request = 0, 0, map[ect.ID]bool{}
 			p, err := walk(t.Context(), start, endless, limit)
 			if err != nil || !p.Incomplete || lookups > dag.MaxLookups || limit > 0 && rounds > limit {
 				t.Errorf("%s, limit %d: got incomplete %v after %d look-ups in %d rounds, %v", name, limit, p.Incomplete, lookups, rounds, err)
@@ -418,10 +418,10 @@ func TestNodeOf_TokensAndRecords(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for leg, want := range map[string]dag.Leg{``: dag.Request, `"request"`: dag.Request, `"reply"`: dag.Reply, `"sideways"`: dag.Request, `7`: dag.Request} {
+	for direction, want := range map[string]dag.Leg{``: dag.Request, `"request"`: dag.Request, `"reply"`: dag.Reply, `"sideways"`: dag.Request, `7`: dag.Request} {
 		c := ect.Claims{Audience: []string{"b"}, Act: ect.ActTranslate, Parents: []ect.ID{ect.NewID()}}
-		if leg != "" {
-			c.Ext = ect.Ext{ect.ExtLeg: []byte(leg)}
+		if direction != "" {
+			c.Ext = ect.Ext{ect.ExtLeg: []byte(direction)}
 		}
 		token, err := signer.Sign(c)
 		if err != nil {
@@ -443,7 +443,7 @@ func TestNodeOf_TokensAndRecords(t *testing.T) {
 			"verified": dag.NodeOf(verified), "record": dag.NodeOfRecord(found[0]),
 		} {
 			if diff := cmp.Diff(wanted, got); diff != "" {
-				t.Errorf("leg %s of a %s (-want +got):\n%s", leg, name, diff)
+				t.Errorf("leg %s of a %s (-want +got):\n%s", direction, name, diff)
 			}
 		}
 	}

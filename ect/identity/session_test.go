@@ -32,8 +32,8 @@ func TestSession_EndsWithItsSVID(t *testing.T) {
 		defer session.Close()
 		bound, leave := session.Bound(t.Context())
 		defer leave()
-		told := make(chan time.Time, 1)
-		session.AfterEnd(func() { told <- time.Now() })
+		notified := make(chan time.Time, 1)
+		session.AfterEnd(func() { notified <- time.Now() })
 		forgotten := begun(s, client.Chain...)
 		forgotten.AfterEnd(func() { t.Error("a closed session ends") })
 		forgotten.Close()
@@ -55,7 +55,7 @@ func TestSession_EndsWithItsSVID(t *testing.T) {
 		if !session.Ended() || !errors.Is(context.Cause(bound), ErrSessionEnded) {
 			t.Errorf("it goes on: %v", context.Cause(bound))
 		}
-		if late := (<-told).Sub(client.Expires()); late < 0 || late > time.Second {
+		if late := (<-notified).Sub(client.Expires()); late < 0 || late > time.Second {
 			t.Errorf("those who wait are told %v after the end", late)
 		}
 	})

@@ -101,9 +101,9 @@ func TestWorkloadAPI_IsHeardAgainWithinSeconds(t *testing.T) {
 		agent := workloadtest.NewPipedAgent(t)
 		first, second := issue(t, own, "/gateway", SVIDRequest{}), issue(t, own, "/gateway", SVIDRequest{})
 		agent.Say(t, saying(first, own))
-		var told atomic.Uint64
+		var notified atomic.Uint64
 		w, err := OpenWorkload(t.Context(), WorkloadDeps{
-			Address: agent.Address, Dial: agent.Dial, Failed: func(error) { told.Add(1) },
+			Address: agent.Address, Dial: agent.Dial, Failed: func(error) { notified.Add(1) },
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -119,8 +119,8 @@ func TestWorkloadAPI_IsHeardAgainWithinSeconds(t *testing.T) {
 			if svid, _, err := w.Current(); err != nil || !svid.Chain[0].Equal(first.Chain[0]) {
 				t.Errorf("what was said is gone: %v", err)
 			}
-			if n := w.Failures() - before; n < uint64(away/time.Second) || n != told.Load()-before {
-				t.Errorf("in %v %d failures are counted, and %d told", away, n, told.Load()-before)
+			if n := w.Failures() - before; n < uint64(away/time.Second) || n != notified.Load()-before {
+				t.Errorf("in %v %d failures are counted, and %d told", away, n, notified.Load()-before)
 			}
 			first, second = second, issue(t, own, "/gateway", SVIDRequest{})
 			for len(w.Changed()) > 0 {
@@ -137,7 +137,7 @@ func TestWorkloadAPI_IsHeardAgainWithinSeconds(t *testing.T) {
 		if err := w.Close(); err != nil {
 			t.Error(err)
 		}
-		if told.Load() != w.Failures() {
+		if notified.Load() != w.Failures() {
 			t.Error("closing counts as a failure")
 		}
 		agent.Leave()

@@ -261,8 +261,8 @@ func TestGRPC_NoECTsInBody(t *testing.T) {
 	t.Parallel()
 	const text = "agents:\n  a:\n    id: spiffe://example.com/a\n    endpoints:\n      - {binding: a2a-v1, url: https://a.example, grpc: a.example:50051}\n" +
 		"peers:\n  spiffe://example.com/PEER: {ect_in_body: true}\n"
-	var said *config.Error
-	if _, err := config.Parse([]byte(strings.Replace(text, "PEER", "a", 1))); !errors.As(err, &said) || !strings.Contains(err.Error(), "ect_in_body") {
+	var answer *config.Error
+	if _, err := config.Parse([]byte(strings.Replace(text, "PEER", "a", 1))); !errors.As(err, &answer) || !strings.Contains(err.Error(), "ect_in_body") {
 		t.Errorf("got %v", err)
 	}
 	if _, err := config.Parse([]byte(strings.Replace(text, "PEER", "b", 1))); err != nil {
@@ -284,11 +284,11 @@ func TestGRPC_Addresses(t *testing.T) {
 		t.Errorf("got %+v %v", c, err)
 	}
 	for _, bad := range []string{"a.example", "a.example:0", "a.example:99999", ":1", "https://a.example:1", "a.example:1/x", "u@a.example:1"} {
-		var said *config.Error
-		if _, err := parse("gw.example:1", bad); !errors.As(err, &said) || !strings.Contains(err.Error(), "grpc") {
+		var answer *config.Error
+		if _, err := parse("gw.example:1", bad); !errors.As(err, &answer) || !strings.Contains(err.Error(), "grpc") {
 			t.Errorf("agent at %q: %v", bad, err)
 		}
-		if _, err := parse(bad, "a.example:1"); !errors.As(err, &said) || !strings.Contains(err.Error(), "public_grpc") {
+		if _, err := parse(bad, "a.example:1"); !errors.As(err, &answer) || !strings.Contains(err.Error(), "public_grpc") {
 			t.Errorf("we at %q: %v", bad, err)
 		}
 	}

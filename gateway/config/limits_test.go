@@ -19,11 +19,11 @@ func TestLimits_HaveDefaults(t *testing.T) {
 	if diff := cmp.Diff(want, c.Accept(false)); diff != "" {
 		t.Errorf("connections (-want +got):\n%s", diff)
 	}
-	held := inflight.Config{
+	waiting := inflight.Config{
 		Requests: 512, RequestsPerCaller: 128, Streams: 512, StreamsPerCaller: 128,
 		Bytes: 32 << 20, BytesPerCaller: 17 << 20, BodyWait: 10 * time.Second, WriteWait: 30 * time.Second,
 	}
-	if diff := cmp.Diff(held, c.InFlight()); diff != "" {
+	if diff := cmp.Diff(waiting, c.InFlight()); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)
 	}
 	want.PerAddress, want.PerIdentity, want.StrangerIdle = 768, 768, 2*time.Minute
@@ -33,7 +33,7 @@ func TestLimits_HaveDefaults(t *testing.T) {
 	if err := c.Accept(false).Validate(); err != nil {
 		t.Error(err)
 	}
-	if err := held.Validate(); err != nil {
+	if err := waiting.Validate(); err != nil {
 		t.Error(err)
 	}
 }
@@ -55,11 +55,11 @@ func TestLimits_AreRead(t *testing.T) {
 	if got := time.Duration(c.Limits.AnswerWait); got != 5*time.Minute {
 		t.Errorf("a question may wait for %v, want 5m", got)
 	}
-	held := inflight.Config{
+	waiting := inflight.Config{
 		Requests: 90, RequestsPerCaller: 9, Streams: 80, StreamsPerCaller: 8,
 		Bytes: 70 << 20, BytesPerCaller: 7 << 20, BodyWait: 3 * time.Second, WriteWait: 4 * time.Second,
 	}
-	if diff := cmp.Diff(held, c.InFlight()); diff != "" {
+	if diff := cmp.Diff(waiting, c.InFlight()); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)
 	}
 	small, err := config.Parse([]byte("limits: {connections: 3, requests: 1, streams: 1, in_flight_mib: 1}"))

@@ -53,7 +53,7 @@ func TestListen_TwoListenersOnTheSameAddressAreRefused(t *testing.T) {
 		{":0", ":0", false},
 	} {
 		got := mistakes(t, "listen:\n  public: \""+tc.public+"\"\n  metrics: \""+tc.metrics+"\"\n")
-		if said := strings.Contains(got, "config: [3:12] listen.metrics: the same address as listen.public"); said != tc.same {
+		if reported := strings.Contains(got, "config: [3:12] listen.metrics: the same address as listen.public"); reported != tc.same {
 			t.Errorf("%s and %s: got %q", tc.public, tc.metrics, got)
 		}
 	}
@@ -81,7 +81,7 @@ func TestListen_DefaultsClashInServe(t *testing.T) {
 		if err == nil {
 			t.Fatal("without an identity serve refuses anyway")
 		}
-		if said := strings.Contains(err.Error(), "the same address as"); said != (want != "") || !strings.Contains(err.Error(), want) {
+		if reported := strings.Contains(err.Error(), "the same address as"); reported != (want != "") || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %q", text, err, want)
 		}
 	}

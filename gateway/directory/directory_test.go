@@ -24,14 +24,14 @@ const binding canonical.Binding = "toy-v1"
 
 // agentSays is a describer that answers from memory and counts.
 type agentSays struct {
-	asked atomic.Int32
-	fails atomic.Bool
-	slow  time.Duration
-	text  string
+	request atomic.Int32
+	fails   atomic.Bool
+	slow    time.Duration
+	text    string
 }
 
 func (a *agentSays) Describe(ctx context.Context, e transport.Endpoint) (*canonical.Description, transport.Endpoint, error) {
-	a.asked.Add(1)
+	a.request.Add(1)
 	select {
 	case <-time.After(a.slow):
 	case <-ctx.Done():
@@ -211,7 +211,7 @@ func TestDescribe_CachedAndShared(t *testing.T) {
 			if _, _, err := d.Describe(t.Context(), a, a.Endpoints[0], "c"); err != nil {
 				t.Error(err)
 			}
-			if got := says.asked.Load(); got != want {
+			if got := says.request.Load(); got != want {
 				t.Errorf("%s: asked %d times, want %d", when, got, want)
 			}
 		}
@@ -243,7 +243,7 @@ func TestDescribe_EachVersionIsCached(t *testing.T) {
 			e := a.Endpoints[0]
 			e.Version = version
 			_, endpoint, err := d.Describe(t.Context(), a, e, "c")
-			if got := says.asked.Load(); err != nil || got != want || (version != "" && endpoint.Version != version) {
+			if got := says.request.Load(); err != nil || got != want || (version != "" && endpoint.Version != version) {
 				t.Errorf("version %q: %v, in %s, asked %d times, want %d", version, err, endpoint.Version, got, want)
 			}
 		}
@@ -280,7 +280,7 @@ func TestDescribe_FailureIsCached(t *testing.T) {
 				t.Fatalf("got %v", err)
 			}
 		}
-		if got := says.asked.Load(); got != 1 {
+		if got := says.request.Load(); got != 1 {
 			t.Errorf("a failing agent was asked %d times within two seconds", got)
 		}
 		says.fails.Store(false)
@@ -308,7 +308,7 @@ func TestDescribe_ContinuesAfterCallerTimeout(t *testing.T) {
 		if _, _, err := d.Describe(t.Context(), a, a.Endpoints[0], ""); err != nil {
 			t.Error(err)
 		}
-		if got := says.asked.Load(); got != 1 {
+		if got := says.request.Load(); got != 1 {
 			t.Errorf("asked %d times, want the first fetch to be used", got)
 		}
 	})

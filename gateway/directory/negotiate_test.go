@@ -17,9 +17,9 @@ func side(text string) directory.Offer {
 			out.Gateways = append(out.Gateways, word[1:])
 			continue
 		}
-		id, rank, said := strings.Cut(word, "=")
+		id, rank, reported := strings.Cut(word, "=")
 		e := directory.Endpoint{Binding: canonical.Binding(id), URL: "https://" + id + ".example"}
-		if said {
+		if reported {
 			for _, digit := range rank {
 				e.Priority = e.Priority*10 + int(digit-'0')
 			}
@@ -75,9 +75,9 @@ func TestNegotiate_QueriesAreBounded(t *testing.T) {
 		theirs.Protocols = append(theirs.Protocols, directory.Endpoint{Binding: canonical.Binding("t" + string(c))})
 		theirs.Gateways = append(theirs.Gateways, string(c))
 	}
-	asked := 0
-	if _, ok := directory.Negotiate(ours, theirs, func(string, canonical.Binding, canonical.Binding) bool { asked++; return false }); ok || asked > 64 {
-		t.Errorf("asked %d times", asked)
+	requests := 0
+	if _, ok := directory.Negotiate(ours, theirs, func(string, canonical.Binding, canonical.Binding) bool { requests++; return false }); ok || requests > 64 {
+		t.Errorf("asked %d times", requests)
 	}
 }
 

@@ -63,14 +63,14 @@ func TestPeers_AnswersAreCached(t *testing.T) {
 				if w.ids[peerPair] != "spiffe://example.com/gateway-2" {
 					t.Errorf("it had to prove %q", w.ids[peerPair])
 				}
-				asked := w.count(peerPair)
+				requests := w.count(peerPair)
 				time.Sleep(tc.fresh - 1)
 				d.Ask(t.Context(), peerOf(), pairOf())
-				if tc.fresh > 0 && w.count(peerPair) != asked {
+				if tc.fresh > 0 && w.count(peerPair) != requests {
 					t.Error("asked again too early")
 				}
 				time.Sleep(time.Nanosecond)
-				if v := d.Ask(t.Context(), peerOf(), pairOf()); v.Serves != tc.serves || w.count(peerPair) == asked {
+				if v := d.Ask(t.Context(), peerOf(), pairOf()); v.Serves != tc.serves || w.count(peerPair) == requests {
 					t.Errorf("not asked again, or otherwise: %+v", v)
 				}
 			})

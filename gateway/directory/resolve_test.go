@@ -24,18 +24,18 @@ import (
 
 // web serves documents from memory, under URLs, and counts.
 type web struct {
-	mu    sync.Mutex
-	pages map[string]func(*http.Request) (int, http.Header, string)
-	asked map[string]int
-	ids   map[string]ect.Identity // that the server had to prove
-	slow  time.Duration
-	same  int // times that a document was unchanged
+	mu      sync.Mutex
+	pages   map[string]func(*http.Request) (int, http.Header, string)
+	request map[string]int
+	ids     map[string]ect.Identity // that the server had to prove
+	slow    time.Duration
+	same    int // times that a document was unchanged
 }
 
 func (w *web) DoAs(r *http.Request, expected ect.Identity) (*http.Response, error) {
 	w.mu.Lock()
 	page := w.pages[r.URL.String()]
-	w.asked[r.URL.String()]++
+	w.request[r.URL.String()]++
 	w.ids[r.URL.String()] = expected
 	w.mu.Unlock()
 	select {
@@ -80,7 +80,7 @@ func (w *web) drop(url string) {
 func (w *web) count(url string) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.asked[url]
+	return w.request[url]
 }
 
 const home = "https://agent.example.com/.well-known/aepb"
@@ -104,7 +104,7 @@ func retiredTo(successor string) string {
 
 func newWeb(t *testing.T) (*directory.Directory, *web, *gate) {
 	t.Helper()
-	w := &web{pages: map[string]func(*http.Request) (int, http.Header, string){}, asked: map[string]int{}, ids: map[string]ect.Identity{}}
+	w := &web{pages: map[string]func(*http.Request) (int, http.Header, string){}, request: map[string]int{}, ids: map[string]ect.Identity{}}
 	g := &gate{}
 	says := &agentSays{}
 	d, err := directory.New(directory.Deps{
@@ -320,7 +320,7 @@ func TestDocument_ServerAnswerReplacesStale(t *testing.T) {
 	for name, tc := range map[string]struct {
 		status int
 		body   string
-		kept   bool
+		stored bool
 	}{
 		"not there":      {404, "", false},
 		"a redirect":     {302, "", false},
@@ -341,8 +341,8 @@ func TestDocument_ServerAnswerReplacesStale(t *testing.T) {
 				w.put(home, tc.status, tc.body)
 				time.Sleep(2 * time.Second)
 				_, err := d.Resolve(t.Context(), a)
-				var said *directory.DocumentError
-				if (err == nil) != tc.kept || err != nil && !errors.As(err, &said) {
+				var answer *directory.DocumentError
+				if (err == nil) != tc.stored || err != nil && !errors.As(err, &answer) {
 					t.Errorf("got %v", err)
 				}
 			})

@@ -25,7 +25,7 @@ type shower struct {
 	finds, refuses, poison string             // the version that it is found in, and refuses; what it says in version 1
 	speaks                 []string           // versions
 	sessionless            bool               // in version 1
-	asked                  [][]canonical.Mode // one entry for each request
+	request                [][]canonical.Mode // one entry for each request
 }
 
 func (s *shower) ByCapabilities() {}
@@ -48,7 +48,7 @@ func (s *shower) set(change func()) {
 func (s *shower) Describe(_ context.Context, e transport.Endpoint) (*canonical.Description, transport.Endpoint, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.asked = append(s.asked, e.AnswerModes)
+	s.request = append(s.request, e.AnswerModes)
 	if s.fails {
 		return nil, e, &transport.UnreachableError{Agent: e.Agent}
 	}
@@ -88,17 +88,17 @@ func TestDescribeFor_EachView(t *testing.T) {
 	t.Parallel()
 	d, s, a := newShower(t, false)
 	form, url, text := canonical.ModeForm, canonical.ModeURL, canonical.ModeText
-	for _, asked := range [][]canonical.Mode{nil, {form}, {text}, {form, url}, {url, form}, {}} {
-		got, _, err := d.DescribeFor(t.Context(), a, a.Endpoints[0], directory.Viewer{Caller: "c", CanAnswer: asked})
+	for _, requests := range [][]canonical.Mode{nil, {form}, {text}, {form, url}, {url, form}, {}} {
+		got, _, err := d.DescribeFor(t.Context(), a, a.Endpoints[0], directory.Viewer{Caller: "c", CanAnswer: requests})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want := 1 + min(1, len(asked)); len(got.Capabilities) != want && !slices.Equal(asked, []canonical.Mode{text}) {
-			t.Errorf("%v sees %d capabilities, want %d", asked, len(got.Capabilities), want)
+		if want := 1 + min(1, len(requests)); len(got.Capabilities) != want && !slices.Equal(requests, []canonical.Mode{text}) {
+			t.Errorf("%v sees %d capabilities, want %d", requests, len(got.Capabilities), want)
 		}
 	}
-	if len(s.asked) != 3 {
-		t.Errorf("%d requests for three views: %v", len(s.asked), s.asked)
+	if len(s.request) != 3 {
+		t.Errorf("%d requests for three views: %v", len(s.request), s.request)
 	}
 }
 
@@ -127,14 +127,14 @@ func TestDescribeFor_Listing(t *testing.T) {
 			t.Errorf("a call asked again: %s", got)
 		}
 		s.set(func() { s.fails = true })
-		before := len(s.asked)
+		before := len(s.request)
 		for range 3 {
 			if got := see(true); got != "first" {
 				t.Errorf("while it cannot be asked: %s", got)
 			}
 		}
-		if len(s.asked) != before+1 {
-			t.Errorf("%d requests to an agent that cannot be asked", len(s.asked)-before)
+		if len(s.request) != before+1 {
+			t.Errorf("%d requests to an agent that cannot be asked", len(s.request)-before)
 		}
 		s.set(func() { s.fails = false })
 		time.Sleep(3 * time.Second)
@@ -157,8 +157,8 @@ func TestRenew_Bounded(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 		}
-		if renewed != 4 || len(s.asked) != 4 {
-			t.Errorf("%d renewals by %d requests in twenty seconds", renewed, len(s.asked))
+		if renewed != 4 || len(s.request) != 4 {
+			t.Errorf("%d renewals by %d requests in twenty seconds", renewed, len(s.request))
 		}
 	})
 }
@@ -186,7 +186,7 @@ func TestAttack_UnknownNamesCostMuch(t *testing.T) {
 				time.Sleep(50 * time.Millisecond)
 			}
 			time.Sleep(time.Minute) // for what is under way
-			if fetches := says.asked.Load(); fetches > most || fetches < 1 || cost == 0 && fetches < 20 {
+			if fetches := says.request.Load(); fetches > most || fetches < 1 || cost == 0 && fetches < 20 {
 				t.Errorf("a description that costs %s was fetched %d times in two minutes, want at most %d", cost, fetches, most)
 			}
 		})
@@ -264,20 +264,20 @@ func testRevision(t *testing.T) {
 			t.Errorf("a caller of %q has it in %q, want %q", own, got, want)
 		}
 	}
-	if len(s.asked) != 2 {
-		t.Errorf("%d requests for two versions", len(s.asked))
+	if len(s.request) != 2 {
+		t.Errorf("%d requests for two versions", len(s.request))
 	}
 	d.Outdated(a.Name)
 	s.refuses = "1"
-	s.asked = nil
+	s.request = nil
 	for range 3 {
 		if got := see("1"); got != "2" {
 			t.Errorf("where it refuses: in %q", got)
 		}
 		time.Sleep(2 * time.Second)
 	}
-	if len(s.asked) != 2 {
-		t.Errorf("%d requests to an agent that refuses a version, want one for each version", len(s.asked))
+	if len(s.request) != 2 {
+		t.Errorf("%d requests to an agent that refuses a version, want one for each version", len(s.request))
 	}
 }
 

@@ -190,7 +190,7 @@ func (d *deciding) surfaces(t *testing.T, logger *slog.Logger, operators httpapi
 	if err != nil {
 		t.Fatal(err)
 	}
-	calls := &road{}
+	calls := &fakeHandler{}
 	deps := httpapi.PublicDeps{
 		EvidenceDeps: httpapi.EvidenceDeps{Evidence: store, Members: members}, Handler: calls, Undo: httpapi.Undo{Rollbacker: calls}, Registry: registry,
 		Humans:  httpapi.Humans{Approvals: approvals.Public{Service: d.memory, Tokens: tokens, Operators: operators, Logger: logger}},

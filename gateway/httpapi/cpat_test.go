@@ -40,7 +40,7 @@ func TestCPAT_WellKnownDocuments(t *testing.T) {
 	}
 	caller := ecttest.NewParty(t, "spiffe://example.com/client")
 	w := s.do(http.MethodPost, "/cpat/translate?from=a2a-v1&to=mcp-v1", "{}", caller, jsonBody())
-	if w.Code != 200 || s.road.call.EntryPoint != transport.TranslateCPAT {
-		t.Errorf("translate: got %d, entrance %d", w.Code, s.road.call.EntryPoint)
+	if w.Code != 200 || s.fakeHandler.call.EntryPoint != transport.TranslateCPAT {
+		t.Errorf("translate: got %d, entrance %d", w.Code, s.fakeHandler.call.EntryPoint)
 	}
 }

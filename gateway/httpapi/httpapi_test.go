@@ -47,8 +47,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// road answers every call alike and keeps the last.
-type road struct {
+// fakeHandler answers every call alike and keeps the last.
+type fakeHandler struct {
 	call   transport.Call
 	answer transport.Answer
 	err    error
@@ -57,7 +57,7 @@ type road struct {
 	limits int   // how often it was asked
 }
 
-func (r *road) Limit(ctx context.Context, _ transport.CallInfo) (limit.Pass, error) {
+func (r *fakeHandler) Limit(ctx context.Context, _ transport.CallInfo) (limit.Pass, error) {
 	if err := transport.Refusal(ctx); err != nil {
 		return limit.Pass{}, err
 	}
@@ -65,9 +65,9 @@ func (r *road) Limit(ctx context.Context, _ transport.CallInfo) (limit.Pass, err
 	return transporttest.Pass(r.full)
 }
 
-func (r *road) Admit(context.Context, transport.CallInfo) error { return nil }
+func (r *fakeHandler) Admit(context.Context, transport.CallInfo) error { return nil }
 
-func (r *road) Exchange(_ context.Context, call transport.Call) (transport.Answer, error) {
+func (r *fakeHandler) Exchange(_ context.Context, call transport.Call) (transport.Answer, error) {
 	r.call = call
 	if r.panics != nil {
 		panic(r.panics) // what a handler must survive
@@ -75,21 +75,21 @@ func (r *road) Exchange(_ context.Context, call transport.Call) (transport.Answe
 	return r.answer, r.err
 }
 
-func (r *road) Rollback(ctx context.Context, call transport.Call, _ string) (transport.Answer, error) {
+func (r *fakeHandler) Rollback(ctx context.Context, call transport.Call, _ string) (transport.Answer, error) {
 	return r.Exchange(ctx, call)
 }
 
-func (r *road) Describe(context.Context, transport.CallInfo) (*canonical.Description, error) {
+func (r *fakeHandler) Describe(context.Context, transport.CallInfo) (*canonical.Description, error) {
 	return &canonical.Description{Name: "toy"}, nil
 }
 
 type surface struct {
-	handler http.Handler
-	road    *road
-	router  *router
-	store   *ecttest.Store
-	self    *ecttest.Party
-	now     time.Time // of the surface; zero: a time long ago
+	handler     http.Handler
+	fakeHandler *fakeHandler
+	router      *router
+	store       *ecttest.Store
+	self        *ecttest.Party
+	now         time.Time // of the surface; zero: a time long ago
 }
 
 func newSurface(t *testing.T, anonymous ect.Identity, authenticators ...httpapi.Authenticator) *surface {
@@ -98,9 +98,9 @@ func newSurface(t *testing.T, anonymous ect.Identity, authenticators ...httpapi.
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &surface{road: &road{answer: transporttest.Answer(translators.Wire{Media: "application/json", Body: []byte(`{"ok":true}`)}, "one", "two")}, router: &router{}, store: ecttest.NewStore()}
-	door := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if _, err := s.road.Limit(r.Context(), transport.CallInfo{}); err != nil { // as every door does
+	s := &surface{fakeHandler: &fakeHandler{answer: transporttest.Answer(translators.Wire{Media: "application/json", Body: []byte(`{"ok":true}`)}, "one", "two")}, router: &router{}, store: ecttest.NewStore()}
+	endpoint := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, err := s.fakeHandler.Limit(r.Context(), transport.CallInfo{}); err != nil { // as every door does
 			problem.Write(w, r, err)
 			return
 		}
@@ -120,8 +120,8 @@ func newSurface(t *testing.T, anonymous ect.Identity, authenticators ...httpapi.
 		EvidenceDeps: httpapi.EvidenceDeps{Evidence: s.store, Members: members, Auditor: func(id ect.Identity) (string, bool) { return "auditor", id == auditorID }},
 		Capability:   httpapi.Capability{Self: "spiffe://example.com/gateway", Signer: signer, Version: "1.2.3"},
 		Callers:      httpapi.Callers{Authenticators: authenticators, Anonymous: anonymous}, Now: func() time.Time { return s.now },
-		Handler: s.road, Undo: httpapi.Undo{Rollbacker: s.road}, Router: s.router, Registry: registry,
-		Endpoints: httpapi.Endpoints{"/a2a": door, "/a2a/*rest": door, "/.well-known/agent-card.json": door, "/mcp": door, "/mcp/": door},
+		Handler: s.fakeHandler, Undo: httpapi.Undo{Rollbacker: s.fakeHandler}, Router: s.router, Registry: registry,
+		Endpoints: httpapi.Endpoints{"/a2a": endpoint, "/a2a/*rest": endpoint, "/.well-known/agent-card.json": endpoint, "/mcp": endpoint, "/mcp/": endpoint},
 		BaseURL:   func(*http.Request) string { return "https://gw.example" }, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
@@ -288,8 +288,8 @@ func TestPairQuery_Status(t *testing.T) {
 		}
 		// The translate endpoint does what the answer says: here, or on the pipeline,
 		// which asks other gateways.
-		if s.road.err = nil; want == 404 {
-			s.road.err = &problem.NoPathError{}
+		if s.fakeHandler.err = nil; want == 404 {
+			s.fakeHandler.err = &problem.NoPathError{}
 		}
 		w = s.do(http.MethodPost, "/aepb/translate"+query, "{}", caller, jsonBody())
 		if (w.Code == 200) != (want == 200) || want == 404 && code(w) != "no_translation_path" {
@@ -325,10 +325,10 @@ func TestTranslateEndpoint_PairsOfOtherGateways(t *testing.T) {
 		{"?from=a2a-v1@0.2&to=ainp-v1", caller, false},
 		{"?from=slim-v1&to=ainp-v1", caller, false},
 	} {
-		s.road.call = transport.Call{}
+		s.fakeHandler.call = transport.Call{}
 		w := s.do(http.MethodPost, "/aepb/translate"+tc.query, "{}", tc.as, jsonBody())
-		if onwards := s.road.call.To != ""; onwards != tc.onwards || !onwards && (w.Code != 404 || code(w) != "no_translation_path") {
-			t.Errorf("%s: %d %s, to %q", tc.query, w.Code, w.Body, s.road.call.To)
+		if onwards := s.fakeHandler.call.To != ""; onwards != tc.onwards || !onwards && (w.Code != 404 || code(w) != "no_translation_path") {
+			t.Errorf("%s: %d %s, to %q", tc.query, w.Code, w.Body, s.fakeHandler.call.To)
 		}
 	}
 }
@@ -387,13 +387,13 @@ func TestTranslateEndpoint_CallAndResponse(t *testing.T) {
 	if w.Header().Get("Content-Length") != "11" {
 		t.Errorf("the answer does not say its length, so it cannot leave in one piece: %v", w.Header())
 	}
-	c := s.road.call
+	c := s.fakeHandler.call
 	if c.EntryPoint != transport.Translate || c.Agent != "calculator" || c.To != "mcp-v1" || c.ToVersion != "2025-11-25" ||
 		c.Wire.Version != "1.0" || c.Caller.ID != caller.ID || c.Address != "192.0.2.7" || len(c.Evidence) != 3 {
 		t.Errorf("got %+v", c)
 	}
-	s.road.err = &problem.NoPathError{From: "a2a-v1", To: "mcp-v1"}
-	s.road.answer = transport.Answer{Evidence: []string{"failed"}}
+	s.fakeHandler.err = &problem.NoPathError{From: "a2a-v1", To: "mcp-v1"}
+	s.fakeHandler.answer = transport.Answer{Evidence: []string{"failed"}}
 	w = s.do(http.MethodPost, "/aepb/translate?from=a2a-v1&to=mcp-v1", "{}", caller, jsonBody())
 	if w.Code != 404 || code(w) != "no_translation_path" || w.Header().Get("Execution-Context") != "failed" {
 		t.Errorf("failure: got %d %s %v", w.Code, w.Body, w.Header())
@@ -502,7 +502,7 @@ func TestCallers_ByToken(t *testing.T) {
 func TestPanic_IsNotShownToTheCaller(t *testing.T) {
 	t.Parallel()
 	s := newSurface(t, "")
-	s.road.panics = "a secret in a panic"
+	s.fakeHandler.panics = "a secret in a panic"
 	w := s.do(http.MethodPost, "/aepb/translate?from=a2a-v1&to=mcp-v1", "{}", ecttest.NewParty(t, "spiffe://example.com/client"), jsonBody())
 	if w.Code != 500 || code(w) != "internal_error" || strings.Contains(w.Body.String(), "secret") {
 		t.Errorf("got %d %s", w.Code, w.Body)
@@ -512,7 +512,7 @@ func TestPanic_IsNotShownToTheCaller(t *testing.T) {
 func TestStream_BrokenAbortsTheConnection(t *testing.T) {
 	t.Parallel()
 	s := newSurface(t, "")
-	s.road.panics = http.ErrAbortHandler
+	s.fakeHandler.panics = http.ErrAbortHandler
 	defer func() {
 		r := recover()
 		if err, ok := r.(error); !ok || !errors.Is(err, http.ErrAbortHandler) {
@@ -737,7 +737,7 @@ func TestLimit_CheckedOnceBeforeReadingBody(t *testing.T) {
 	t.Parallel()
 	caller := ecttest.NewParty(t, "spiffe://example.com/client")
 	s := newSurface(t, "")
-	s.road.full = &limit.ExceededError{}
+	s.fakeHandler.full = &limit.ExceededError{}
 	for i, target := range []string{"POST /aepb/translate?from=a2a-v1&to=mcp-v1", "GET /ects/x", "GET /workflows/x", "POST /hitl/callbacks", "POST " + rollback.Path} {
 		method, path, _ := strings.Cut(target, " ")
 		r := httptest.NewRequestWithContext(t.Context(), method, path, untouched{t})
@@ -745,20 +745,20 @@ func TestLimit_CheckedOnceBeforeReadingBody(t *testing.T) {
 		r.TLS = &tls.ConnectionState{HandshakeComplete: true, PeerCertificates: caller.Chain}
 		w := httptest.NewRecorder()
 		s.handler.ServeHTTP(w, r)
-		if w.Code != http.StatusTooManyRequests || s.road.limits != i+1 {
-			t.Errorf("%s: got %d, asked %d times", target, w.Code, s.road.limits)
+		if w.Code != http.StatusTooManyRequests || s.fakeHandler.limits != i+1 {
+			t.Errorf("%s: got %d, asked %d times", target, w.Code, s.fakeHandler.limits)
 		}
 	}
-	s.road.full = nil
+	s.fakeHandler.full = nil
 	s.do(http.MethodPost, "/aepb/translate?from=a2a-v1&to=mcp-v1", "{}", caller, jsonBody())
-	if !s.road.call.Pass.Valid() || s.road.limits != 6 {
-		t.Errorf("no Pass was handed on, or the limit was asked %d times", s.road.limits)
+	if !s.fakeHandler.call.Pass.Valid() || s.fakeHandler.limits != 6 {
+		t.Errorf("no Pass was handed on, or the limit was asked %d times", s.fakeHandler.limits)
 	}
-	s.road.call = transport.Call{}
+	s.fakeHandler.call = transport.Call{}
 	asks := ecttest.Mint(t, caller, ecttest.Recipe{Claims: ect.Claims{Act: ect.ActRollbackRequest}})
 	s.do(http.MethodPost, rollback.Path, "", caller, http.Header{ect.HeaderName: {asks}})
-	if !s.road.call.Pass.Valid() || s.road.limits != 7 {
-		t.Errorf("rollback: no Pass was handed on, or the limit was asked %d times", s.road.limits)
+	if !s.fakeHandler.call.Pass.Valid() || s.fakeHandler.limits != 7 {
+		t.Errorf("rollback: no Pass was handed on, or the limit was asked %d times", s.fakeHandler.limits)
 	}
 }
 

@@ -264,7 +264,7 @@ func serveAll(t *testing.T) served {
 	if err != nil {
 		t.Fatal(err)
 	}
-	calls, anyone := &road{}, func(ect.Identity) bool { return true }
+	calls, anyone := &fakeHandler{}, func(ect.Identity) bool { return true }
 	s.public, err = httpapi.Public(httpapi.PublicDeps{
 		EvidenceDeps: httpapi.EvidenceDeps{Evidence: s.store, Members: members, Tasks: oneTask{}},
 		Capability:   httpapi.Capability{Self: self, Version: "1.2.3"},

@@ -41,7 +41,7 @@ func TestReadTimeout_DoesNotLimitResponse(t *testing.T) {
 		t.Fatal(err)
 	}
 	handler, err := httpapi.Public(httpapi.PublicDeps{
-		Handler: &road{}, Undo: httpapi.Undo{Rollbacker: &road{}}, Registry: registry, Endpoints: httpapi.Endpoints{"/slow": slow}, EvidenceDeps: httpapi.EvidenceDeps{Evidence: store, Members: members},
+		Handler: &fakeHandler{}, Undo: httpapi.Undo{Rollbacker: &fakeHandler{}}, Registry: registry, Endpoints: httpapi.Endpoints{"/slow": slow}, EvidenceDeps: httpapi.EvidenceDeps{Evidence: store, Members: members},
 		BaseURL: func(*http.Request) string { return "" }, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {

@@ -15,15 +15,15 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// bed is a sampler on a clock that stands until it is moved.
-type bed struct {
+// fixture is a sampler on a clock that stands until it is moved.
+type fixture struct {
 	*sample.Sampler
 	now time.Time
 }
 
-func newBed(t testing.TB, config sample.Config) *bed {
+func newFixture(t testing.TB, config sample.Config) *fixture {
 	t.Helper()
-	b := &bed{now: time.Unix(1_800_000_000, 0)}
+	b := &fixture{now: time.Unix(1_800_000_000, 0)}
 	var err error
 	if b.Sampler, err = sample.New(config, sample.Deps{Now: func() time.Time { return b.now }}); err != nil {
 		t.Fatal(err)
@@ -32,13 +32,13 @@ func newBed(t testing.TB, config sample.Config) *bed {
 }
 
 // flood notes n events and returns what was told.
-func (b *bed) flood(key sample.Key, n int) (told []sample.Sample) {
+func (b *fixture) flood(key sample.Key, n int) (notified []sample.Sample) {
 	for range n {
 		if s, ok := b.Note(key); ok {
-			told = append(told, s)
+			notified = append(notified, s)
 		}
 	}
-	return told
+	return notified
 }
 
 func key(source string) sample.Key { return sample.Key{Source: source, Reason: "rate"} }
@@ -47,19 +47,19 @@ func key(source string) sample.Key { return sample.Key{Source: source, Reason: "
 // the sum is exact.
 func TestSampler_OneSamplePerInterval(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, sample.Config{})
-	if told := b.flood(key("a"), 1000); len(told) != 1 || told[0].Count != 1 {
-		t.Fatalf("the first second: %v", told)
+	b := newFixture(t, sample.Config{})
+	if notified := b.flood(key("a"), 1000); len(notified) != 1 || notified[0].Count != 1 {
+		t.Fatalf("the first second: %v", notified)
 	}
 	began := b.now
 	b.now = b.now.Add(time.Second - time.Nanosecond)
-	if told := b.flood(key("a"), 1); told != nil {
-		t.Fatalf("too early: %v", told)
+	if notified := b.flood(key("a"), 1); notified != nil {
+		t.Fatalf("too early: %v", notified)
 	}
 	b.now = b.now.Add(time.Nanosecond)
-	told := b.flood(key("a"), 10)
-	if len(told) != 1 || told[0].Count != 1001 || !told[0].Since.Equal(began) || told[0].Key != key("a") {
-		t.Fatalf("the second second: %+v", told)
+	notified := b.flood(key("a"), 10)
+	if len(notified) != 1 || notified[0].Count != 1001 || !notified[0].Since.Equal(began) || notified[0].Key != key("a") {
+		t.Fatalf("the second second: %+v", notified)
 	}
 	if left := b.Flush(9); len(left) != 1 || left[0].Count != 9 {
 		t.Fatalf("left: %+v", left)
@@ -71,10 +71,10 @@ func TestSampler_OneSamplePerInterval(t *testing.T) {
 
 func TestSampler_SeparatesSourcesAndReasons(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, sample.Config{})
+	b := newFixture(t, sample.Config{})
 	for _, k := range []sample.Key{key("a"), key("b"), {Source: "a", Reason: "draining"}} {
-		if told := b.flood(k, 5); len(told) != 1 || told[0].Key != k {
-			t.Errorf("%v: %v", k, told)
+		if notified := b.flood(k, 5); len(notified) != 1 || notified[0].Key != k {
+			t.Errorf("%v: %v", k, notified)
 		}
 	}
 }
@@ -82,16 +82,16 @@ func TestSampler_SeparatesSourcesAndReasons(t *testing.T) {
 // Many sources together get no more samples than the bound, however many there are.
 func TestSampler_GlobalBound(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, sample.Config{Most: 4, MaxKeys: 10})
-	told := 0
+	b := newFixture(t, sample.Config{Most: 4, MaxKeys: 10})
+	notified := 0
 	for i := range 1000 {
-		told += len(b.flood(key(fmt.Sprint(i)), 3))
+		notified += len(b.flood(key(fmt.Sprint(i)), 3))
 	}
-	if told != 4 {
-		t.Errorf("%d samples in one interval", told)
+	if notified != 4 {
+		t.Errorf("%d samples in one interval", notified)
 	}
 	b.now = b.now.Add(time.Second)
-	if told := b.flood(key("new"), 1); len(told) != 1 {
+	if notified := b.flood(key("new"), 1); len(notified) != 1 {
 		t.Error("no sample in the next interval")
 	}
 }
@@ -100,15 +100,15 @@ func TestSampler_GlobalBound(t *testing.T) {
 // count is not lost.
 func TestSampler_FullTableSharesARow(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, sample.Config{MaxKeys: 2})
+	b := newFixture(t, sample.Config{MaxKeys: 2})
 	b.flood(key("a"), 11) // one is told, ten wait
 	b.flood(key("b"), 1)
-	if told := b.flood(key("c"), 1); len(told) != 1 || told[0].Key != key("") {
-		t.Fatalf("the third source: %v", told)
+	if notified := b.flood(key("c"), 1); len(notified) != 1 || notified[0].Key != key("") {
+		t.Fatalf("the third source: %v", notified)
 	}
 	b.now = b.now.Add(time.Second)
-	if told := b.flood(key("c"), 1); len(told) != 1 || told[0].Key != key("c") {
-		t.Fatalf("the third source, later: %v", told)
+	if notified := b.flood(key("c"), 1); len(notified) != 1 || notified[0].Key != key("c") {
+		t.Fatalf("the third source, later: %v", notified)
 	}
 	left := b.Flush(9)
 	if len(left) != 1 || left[0].Key != key("") || left[0].Count != 10 {
@@ -119,21 +119,21 @@ func TestSampler_FullTableSharesARow(t *testing.T) {
 // What could not be told is told with the next sample.
 func TestReturn_CountedInNextSample(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, sample.Config{})
-	told := b.flood(key("a"), 3)
+	b := newFixture(t, sample.Config{})
+	notified := b.flood(key("a"), 3)
 	began := b.now
 	b.now = b.now.Add(time.Second)
-	b.Return(told[0])
-	told = b.flood(key("a"), 1)
-	if len(told) != 1 || told[0].Count != 4 || !told[0].Since.Equal(began) {
-		t.Errorf("got %+v", told)
+	b.Return(notified[0])
+	notified = b.flood(key("a"), 1)
+	if len(notified) != 1 || notified[0].Count != 4 || !notified[0].Since.Equal(began) {
+		t.Errorf("got %+v", notified)
 	}
 }
 
 // The end tells everything, in few samples.
 func TestFlush_AllCountsInFewSamples(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, sample.Config{Most: 1})
+	b := newFixture(t, sample.Config{Most: 1})
 	sum := uint64(0)
 	for i := range 100 {
 		for _, s := range b.flood(key(fmt.Sprint(i)), 2) {
@@ -159,7 +159,7 @@ func TestSampler_EveryEventInOneSample(t *testing.T) {
 		t.Fatal(err)
 	}
 	const workers, each = 8, 5000
-	var told atomic.Uint64
+	var notified atomic.Uint64
 	var wg sync.WaitGroup
 	for w := range workers {
 		wg.Go(func() {
@@ -171,17 +171,17 @@ func TestSampler_EveryEventInOneSample(t *testing.T) {
 				case ok && r.IntN(4) == 0:
 					s.Return(got)
 				case ok:
-					told.Add(got.Count)
+					notified.Add(got.Count)
 				}
 			}
 		})
 	}
 	wg.Wait()
 	for _, left := range s.Flush(2) {
-		told.Add(left.Count)
+		notified.Add(left.Count)
 	}
-	if told.Load() != workers*each {
-		t.Errorf("%d of %d", told.Load(), workers*each)
+	if notified.Load() != workers*each {
+		t.Errorf("%d of %d", notified.Load(), workers*each)
 	}
 }
 
@@ -196,7 +196,7 @@ func TestNew_RefusesNegativeBounds(t *testing.T) {
 
 // A flood costs a map look-up for each event and no memory.
 func TestSampler_FloodAllocatesNothing(t *testing.T) {
-	b := newBed(t, sample.Config{})
+	b := newFixture(t, sample.Config{})
 	k := key("a")
 	b.Note(k)
 	if got := testing.AllocsPerRun(1000, func() { b.Note(k) }); got != 0 {

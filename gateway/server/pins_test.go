@@ -24,9 +24,9 @@ func TestPins_SurviveRestart(t *testing.T) {
 		Pending: &directory.Pin{Hash: "i", Description: canonical.Description{Name: "toy"}},
 	}
 	for round := range 2 {
-		kept, err := openState(s)
+		stored, err := openState(s)
 		must(t, err)
-		p := pins{entries: kept.entries, now: time.Now}
+		p := pins{entries: stored.entries, now: time.Now}
 		if round == 0 {
 			must(t, p.KeepPin(t.Context(), "a mcp-v1 ", directory.Pin{Hash: "first"}))
 			must(t, p.KeepPin(t.Context(), "a mcp-v1 ", pin))
@@ -41,6 +41,6 @@ func TestPins_SurviveRestart(t *testing.T) {
 		if _, ok, err := p.Pinned(t.Context(), "b mcp-v1 "); ok || err != nil {
 			t.Errorf("a pin of nobody: %v", err)
 		}
-		must(t, kept.driver.close())
+		must(t, stored.driver.close())
 	}
 }

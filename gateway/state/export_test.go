@@ -3,11 +3,11 @@ package state
 // Reserved is the bytes of all pages.
 func (a *Answers) Held() int { return heldBy(a.blobs) }
 
-func heldBy[M any](x *boundedMap[M]) (octets int) {
+func heldBy[M any](x *boundedMap[M]) (bytes int) {
 	for _, b := range x.boards {
 		for _, page := range b.pages {
-			octets += cap(page)
+			bytes += cap(page)
 		}
 	}
-	return octets
+	return bytes
 }

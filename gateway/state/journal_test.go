@@ -111,8 +111,8 @@ func TestRestore_EveryKind(t *testing.T) {
 				t.Fatal(err)
 			}
 			data = slices.Clone(data[len("before"):])
-			if kept, err := m.Restore(c.Kind, 7, data); !kept || err != nil {
-				t.Errorf("%s: %v, %v", c.Kind, kept, err)
+			if stored, err := m.Restore(c.Kind, 7, data); !stored || err != nil {
+				t.Errorf("%s: %v, %v", c.Kind, stored, err)
 			}
 			clear(data) // the memory keeps no part of it
 			if diff := cmp.Diff(source.UsageOf(c.Kind), m.UsageOf(c.Kind)); diff != "" {
@@ -140,8 +140,8 @@ func TestRestore_ExpiredIsDropped(t *testing.T) {
 		m, notes := journaled(t, state.Config{})
 		for _, c := range journal.list {
 			data, _ := c.AppendBinary(nil)
-			if kept, err := m.Restore(c.Kind, 9, data); kept || err != nil {
-				t.Errorf("%s has expired: %v, %v", c.Kind, kept, err)
+			if stored, err := m.Restore(c.Kind, 9, data); stored || err != nil {
+				t.Errorf("%s has expired: %v, %v", c.Kind, stored, err)
 			}
 		}
 		m.Remember(t.Context(), "b", "w", "1")
@@ -186,12 +186,12 @@ func TestRestore_SmallerBounds(t *testing.T) {
 		if err != nil {
 			continue
 		}
-		kept, err := m.Restore(c.Kind, c.Serial, data)
+		stored, err := m.Restore(c.Kind, c.Serial, data)
 		switch {
 		case errors.As(err, &full) && c.Kind == state.KindReplay && c.Serial == 3:
 			refused++
-		case err != nil, !kept && c.Kind != state.KindAnswer:
-			t.Errorf("%s %d: %v, %v", c.Kind, c.Serial, kept, err)
+		case err != nil, !stored && c.Kind != state.KindAnswer:
+			t.Errorf("%s %d: %v, %v", c.Kind, c.Serial, stored, err)
 		}
 	}
 	if refused != 1 {
@@ -217,8 +217,8 @@ func TestRestore_RefusesUnreadable(t *testing.T) {
 			if c.Kind == state.KindReplay && end == len(data)-8 {
 				continue // as earlier versions wrote it, without its holder
 			}
-			if kept, err := m.Restore(c.Kind, 1, data[:end]); kept || !errors.Is(err, state.ErrUnreadable) {
-				t.Errorf("%s cut off at %d: %v, %v", c.Kind, end, kept, err)
+			if stored, err := m.Restore(c.Kind, 1, data[:end]); stored || !errors.Is(err, state.ErrUnreadable) {
+				t.Errorf("%s cut off at %d: %v, %v", c.Kind, end, stored, err)
 			}
 		}
 		if _, err := m.Restore(c.Kind, 1, append(data, 0)); c.Kind != state.KindAnswer && !errors.Is(err, state.ErrUnreadable) {
@@ -242,12 +242,12 @@ func FuzzMemory_Restore(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, kind uint8, data []byte) {
 		m, _ := journaled(t, state.Config{})
-		kept, err := m.Restore(state.Kind(kind), 1, data)
-		if kept && err != nil {
+		stored, err := m.Restore(state.Kind(kind), 1, data)
+		if stored && err != nil {
 			t.Error("kept and refused")
 		}
-		if u := m.UsageOf(state.Kind(kind)); (u.Entries == 1) != kept {
-			t.Errorf("kept %v, usage %+v", kept, u)
+		if u := m.UsageOf(state.Kind(kind)); (u.Entries == 1) != stored {
+			t.Errorf("kept %v, usage %+v", stored, u)
 		}
 	})
 }

@@ -69,11 +69,11 @@ func TestReference_IsThatOfTheDefinitions(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	kept, err := os.ReadFile("README.md")
+	stored, err := os.ReadFile("README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(page.String(), string(kept)); diff != "" {
+	if diff := cmp.Diff(page.String(), string(stored)); diff != "" {
 		t.Errorf("README.md is not that of the definitions, run with %s=1 (-want +got):\n%s", metricsEnv, diff)
 	}
 }

@@ -21,16 +21,16 @@ func TestAddEvidence_Reversible(t *testing.T) {
 		}
 		return signed.Compact()
 	}
-	leg := token(ect.ActTranslate, nil)
+	direction := token(ect.ActTranslate, nil)
 	for want, ext := range map[string]ect.Ext{"true": {ect.ExtReversible: json.RawMessage("true")}, "false": {ect.ExtReversible: json.RawMessage("false")}, "": {}} {
 		h := http.Header{}
-		transport.AddEvidence(h, []string{leg, token(ect.ActCheckpoint, ext), leg})
+		transport.AddEvidence(h, []string{direction, token(ect.ActCheckpoint, ext), direction})
 		if got := h.Get(transport.FieldReversible); got != want {
 			t.Errorf("it says %q, expected %q", got, want)
 		}
 	}
 	h := http.Header{}
-	if transport.AddEvidence(h, []string{leg, leg}); h.Get(transport.FieldReversible) != "" || len(h.Values(ect.HeaderName)) != 2 {
+	if transport.AddEvidence(h, []string{direction, direction}); h.Get(transport.FieldReversible) != "" || len(h.Values(ect.HeaderName)) != 2 {
 		t.Errorf("without a checkpoint: %v", h)
 	}
 }

@@ -19,7 +19,7 @@ import (
 type bucket struct {
 	mu      sync.Mutex
 	sources map[string]*level
-	asked   atomic.Int64
+	request atomic.Int64
 	away    atomic.Bool
 	slow    atomic.Int64 // how long it takes, in nanoseconds
 }
@@ -31,7 +31,7 @@ type level struct {
 }
 
 func (b *bucket) Lease(ctx context.Context, source string, perSecond float64, burst, want int) (int, time.Duration, error) {
-	b.asked.Add(1)
+	b.request.Add(1)
 	if slow := time.Duration(b.slow.Load()); slow > 0 {
 		select {
 		case <-time.After(slow):
@@ -205,12 +205,12 @@ func TestLease_SavesRoundTrips(t *testing.T) {
 		b := &bucket{}
 		l := replicas(t, b, 2, limit.Config{Rate: 1000, Burst: 1000})[0] // batches of 50
 		key := limit.Identity("spiffe://a.test/x")
-		if got := take(l, key, 200); got != 200 || b.asked.Load() > 9 { // 2, 4, 8, 16, 32, then batches
-			t.Errorf("%d passed with %d questions, want 200 with 9 at most", got, b.asked.Load())
+		if got := take(l, key, 200); got != 200 || b.request.Load() > 9 { // 2, 4, 8, 16, 32, then batches
+			t.Errorf("%d passed with %d questions, want 200 with 9 at most", got, b.request.Load())
 		}
 		take(l, key, 5000)
-		if asked := b.asked.Load(); asked > 9+16+1 {
-			t.Errorf("a source that floods an empty bucket asked %d times", asked)
+		if requests := b.request.Load(); requests > 9+16+1 {
+			t.Errorf("a source that floods an empty bucket asked %d times", requests)
 		}
 		if d := l.Allow(key); d.OK || d.RetryAfter <= 0 || d.Scope != limit.ScopeIdentity {
 			t.Errorf("got %+v", d)
@@ -227,12 +227,12 @@ func TestLease_ExpiresAfterASecond(t *testing.T) {
 		take(l, key, 1)
 		time.Sleep(999 * time.Millisecond)
 		take(l, key, 1)
-		if b.asked.Load() != 1 {
+		if b.request.Load() != 1 {
 			t.Error("a lease did not last")
 		}
 		time.Sleep(time.Millisecond)
 		take(l, key, 1)
-		if b.asked.Load() != 2 {
+		if b.request.Load() != 2 {
 			t.Error("a lease outlived its second")
 		}
 	})
@@ -266,8 +266,8 @@ func TestReplicas_LocalShareWithoutSharedBucket(t *testing.T) {
 		}
 		b.away.Store(false)
 		time.Sleep(time.Second)
-		before := b.asked.Load()
-		if take(all[0], key, 1); b.asked.Load() == before {
+		before := b.request.Load()
+		if take(all[0], key, 1); b.request.Load() == before {
 			t.Error("buckets that are back are not asked again")
 		}
 	})

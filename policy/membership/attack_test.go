@@ -43,7 +43,7 @@ func TestAttack_ChildOfATokenForOthers(t *testing.T) {
 	w := newWorld(t)
 	b := w.begin()
 	for name, parents := range map[string][]ect.ID{
-		"the root": {b.root.ID()}, "our leg": {b.leg.ID()}, "the checkpoint": {b.checkpoint.ID()}, "all": {b.root.ID(), b.leg.ID(), b.checkpoint.ID()}, "an invented one": {ect.NewID()},
+		"the root": {b.root.ID()}, "our leg": {b.direction.ID()}, "the checkpoint": {b.checkpoint.ID()}, "all": {b.root.ID(), b.direction.ID(), b.checkpoint.ID()}, "an invented one": {ect.NewID()},
 	} {
 		if _, err := w.send(w.outsider, w.sign(w.outsider, ect.Claims{Workflow: b.workflow, Parents: parents})); !isOutsider(err) {
 			t.Errorf("%s: got %v, want a refusal", name, err)
@@ -58,7 +58,7 @@ func TestAttack_AncestorThatNamesItself(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	b := w.begin()
-	invitation := w.sign(w.outsider, ect.Claims{Workflow: b.workflow, Parents: []ect.ID{b.leg.ID()}, Audience: []string{string(w.outsider.ID), string(w.self.ID)}})
+	invitation := w.sign(w.outsider, ect.Claims{Workflow: b.workflow, Parents: []ect.ID{b.direction.ID()}, Audience: []string{string(w.outsider.ID), string(w.self.ID)}})
 	token := w.sign(w.outsider, ect.Claims{Workflow: b.workflow, Parents: []ect.ID{invitation.ID()}})
 	if _, err := w.send(w.outsider, token, invitation); !isOutsider(err) {
 		t.Errorf("got %v, want a refusal", err)
@@ -147,7 +147,7 @@ func TestAttack_OwnWorkflowBesideATokenOfOthers(t *testing.T) {
 	b := w.begin()
 	before := w.snapshot(b.workflow)
 	own := w.sign(w.outsider, ect.Claims{Workflow: string(ect.NewID()), Parents: []ect.ID{b.checkpoint.ID()}})
-	if _, err := w.send(w.outsider, own, b.checkpoint, b.leg, b.root); err != nil {
+	if _, err := w.send(w.outsider, own, b.checkpoint, b.direction, b.root); err != nil {
 		t.Errorf("a message in a workflow of its own: %v", err)
 	}
 	if diff := cmp.Diff(before, w.snapshot(b.workflow)); diff != "" {
@@ -182,10 +182,10 @@ func TestAttack_ListedGatewayForItsUser(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	b := w.begin()
-	for name, parents := range map[string][]ect.ID{"a root": nil, "a child of our leg": {b.leg.ID()}} {
+	for name, parents := range map[string][]ect.ID{"a root": nil, "a child of our leg": {b.direction.ID()}} {
 		users := w.sign(w.outsider, ect.Claims{Workflow: b.workflow, Parents: parents, Audience: []string{string(w.peer.ID)}})
-		leg := w.sign(w.peer, ect.Claims{Act: ect.ActTranslate, Workflow: b.workflow, Parents: []ect.ID{users.ID()}})
-		if _, err := w.send(w.peer, leg, users); err == nil {
+		direction := w.sign(w.peer, ect.Claims{Act: ect.ActTranslate, Workflow: b.workflow, Parents: []ect.ID{users.ID()}})
+		if _, err := w.send(w.peer, direction, users); err == nil {
 			t.Errorf("%s of the gateway's user is admitted", name)
 		}
 	}
@@ -199,11 +199,11 @@ func TestAttack_ApproverApprovesItsOwnWork(t *testing.T) {
 	w := newWorld(t)
 	wid := string(ect.NewID())
 	root := w.sign(w.approver, ect.Claims{Workflow: wid})
-	leg, err := w.send(w.approver, root)
+	direction, err := w.send(w.approver, root)
 	w.must(err)
-	gated := w.sign(w.agent, ect.Claims{Act: "hitl:approval_required", Workflow: wid, Parents: []ect.ID{leg.ID()}})
+	gated := w.sign(w.agent, ect.Claims{Act: "hitl:approval_required", Workflow: wid, Parents: []ect.ID{direction.ID()}})
 	w.must(w.recorder.Keep(t.Context(), gated, ect.Filing{}))
-	for name, parent := range map[string]ect.ID{"its root": root.ID(), "our leg": leg.ID(), "the agent's token": gated.ID()} {
+	for name, parent := range map[string]ect.ID{"its root": root.ID(), "our leg": direction.ID(), "the agent's token": gated.ID()} {
 		if _, ok, err := w.register.Gate(t.Context(), w.sign(w.approver, ect.Claims{Act: ect.ActApprovalGranted, Workflow: wid, Parents: []ect.ID{parent}}), w.agent.ID); ok || err != nil {
 			t.Errorf("%s: the requester approves, %v", name, err)
 		}
@@ -244,7 +244,7 @@ func TestAttack_ReplyEvidenceOfAnOutsiderMakesMembers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	b := w.begin()
-	planted := w.sign(w.outsider, ect.Claims{Workflow: b.workflow, Parents: []ect.ID{b.leg.ID()}, Audience: []string{string(w.outsider.ID)}})
+	planted := w.sign(w.outsider, ect.Claims{Workflow: b.workflow, Parents: []ect.ID{b.direction.ID()}, Audience: []string{string(w.outsider.ID)}})
 	bound, _, err := w.register.Bind(t.Context(), w.reply(b, planted))
 	if err != nil || len(bound) != 1 || len(bound[0].Members) != 0 {
 		t.Errorf("bound %+v, %v; want one token without members", bound, err)
@@ -261,14 +261,14 @@ func TestAttack_OutsiderLearnsAndChangesNothing(t *testing.T) {
 		w := newWorld(t)
 		random := rand.New(rand.NewPCG(seed, 14))
 		b := w.begin()
-		seen := []ect.Verified{b.root, b.leg, b.checkpoint} // it has seen every token
+		seen := []ect.Verified{b.root, b.direction, b.checkpoint} // it has seen every token
 		var own []ect.Verified
 		for range 25 {
 			if random.IntN(5) == 0 { // the victim goes on
 				next := w.sign(w.caller, ect.Claims{Workflow: b.workflow, Parents: []ect.ID{seen[random.IntN(len(seen))].ID()}})
-				leg, err := w.send(w.caller, next)
+				direction, err := w.send(w.caller, next)
 				w.must(err)
-				seen = append(seen, next, leg)
+				seen = append(seen, next, direction)
 			}
 			before := w.snapshot(b.workflow)
 			tokens := w.attack(random, b, seen, &own)
@@ -373,7 +373,7 @@ func TestAttack_OwnTokenThatOthersBrought(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	b := w.begin()
-	brought := w.sign(w.outsider, ect.Claims{Workflow: b.workflow, Parents: []ect.ID{b.leg.ID()}})
+	brought := w.sign(w.outsider, ect.Claims{Workflow: b.workflow, Parents: []ect.ID{b.direction.ID()}})
 	w.must(w.recorder.Keep(t.Context(), brought, ect.Filing{}))
 	if _, err := w.send(w.outsider, brought); !isOutsider(err) {
 		t.Errorf("got %v, want a refusal", err)

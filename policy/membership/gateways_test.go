@@ -41,11 +41,11 @@ func TestAdmit_GatewayForItsUser(t *testing.T) {
 		joins  bool // the outsider belongs then
 	}{
 		"a member, with its source": {want: true, tokens: func(w *world, b begun) []ect.Verified {
-			source := w.sign(w.caller, ect.Claims{Workflow: b.workflow, Parents: []ect.ID{b.leg.ID()}})
+			source := w.sign(w.caller, ect.Claims{Workflow: b.workflow, Parents: []ect.ID{b.direction.ID()}})
 			return []ect.Verified{w.behalf(w.caller, b.workflow, source.ID()), source}
 		}},
 		"a member, its source is on record": {want: true, tokens: func(w *world, b begun) []ect.Verified {
-			source := w.sign(w.caller, ect.Claims{Workflow: b.workflow, Parents: []ect.ID{b.leg.ID()}, Audience: []string{string(w.peer.ID)}})
+			source := w.sign(w.caller, ect.Claims{Workflow: b.workflow, Parents: []ect.ID{b.direction.ID()}, Audience: []string{string(w.peer.ID)}})
 			_, err := w.send(w.caller, source)
 			w.must(err)
 			return []ect.Verified{w.behalf(w.caller, b.workflow, source.ID())}
@@ -54,7 +54,7 @@ func TestAdmit_GatewayForItsUser(t *testing.T) {
 			return []ect.Verified{w.behalf(w.caller, b.workflow, b.root.ID())}
 		}},
 		"a member, of a gateway that belongs": {want: true, tokens: func(w *world, b begun) []ect.Verified {
-			w.leg(w.peer, b.workflow, b.leg.ID())
+			w.direction(w.peer, b.workflow, b.direction.ID())
 			return []ect.Verified{w.behalf(w.caller, b.workflow, b.root.ID())}
 		}},
 		"a member, its source is unknown": {tokens: func(w *world, b begun) []ect.Verified {
@@ -70,21 +70,21 @@ func TestAdmit_GatewayForItsUser(t *testing.T) {
 			return []ect.Verified{w.behalf(w.outsider, b.workflow, b.root.ID()), b.root}
 		}},
 		"an outsider, with its own token": {tokens: func(w *world, b begun) []ect.Verified {
-			source := w.sign(w.outsider, ect.Claims{Workflow: b.workflow, Parents: []ect.ID{b.leg.ID()}})
+			source := w.sign(w.outsider, ect.Claims{Workflow: b.workflow, Parents: []ect.ID{b.direction.ID()}})
 			return []ect.Verified{w.behalf(w.outsider, b.workflow, source.ID()), source}
 		}},
 		"an outsider, with its own token, which an agent brought": {tokens: func(w *world, b begun) []ect.Verified {
-			source := w.sign(w.outsider, ect.Claims{Workflow: b.workflow, Parents: []ect.ID{b.leg.ID()}})
+			source := w.sign(w.outsider, ect.Claims{Workflow: b.workflow, Parents: []ect.ID{b.direction.ID()}})
 			w.must(w.recorder.Keep(t.Context(), source, ect.Filing{}))
 			return []ect.Verified{w.behalf(w.outsider, b.workflow, source.ID()), source}
 		}},
 		"an outsider, below its own token, which an agent brought": {tokens: func(w *world, b begun) []ect.Verified {
-			source := w.sign(w.outsider, ect.Claims{Workflow: b.workflow, Parents: []ect.ID{b.leg.ID()}})
+			source := w.sign(w.outsider, ect.Claims{Workflow: b.workflow, Parents: []ect.ID{b.direction.ID()}})
 			w.must(w.recorder.Keep(t.Context(), source, ect.Filing{}))
 			return []ect.Verified{w.behalf(w.outsider, b.workflow, source.ID())}
 		}},
 		"whom a member has named": {want: true, joins: true, tokens: func(w *world, b begun) []ect.Verified {
-			handed := w.sign(w.agent, ect.Claims{Workflow: b.workflow, Parents: []ect.ID{b.leg.ID()}, Audience: []string{string(w.outsider.ID)}})
+			handed := w.sign(w.agent, ect.Claims{Workflow: b.workflow, Parents: []ect.ID{b.direction.ID()}, Audience: []string{string(w.outsider.ID)}})
 			source := w.sign(w.outsider, ect.Claims{Workflow: b.workflow, Parents: []ect.ID{handed.ID()}})
 			return []ect.Verified{w.behalf(w.outsider, b.workflow, source.ID()), source, handed}
 		}},
@@ -92,21 +92,21 @@ func TestAdmit_GatewayForItsUser(t *testing.T) {
 			return []ect.Verified{w.behalf(w.outsider, b.workflow)}
 		}},
 		"no user, with a source": {want: true, tokens: func(w *world, b begun) []ect.Verified {
-			source := w.sign(w.caller, ect.Claims{Workflow: b.workflow, Parents: []ect.ID{b.leg.ID()}})
+			source := w.sign(w.caller, ect.Claims{Workflow: b.workflow, Parents: []ect.ID{b.direction.ID()}})
 			return []ect.Verified{w.behalf(nil, b.workflow, source.ID()), source}
 		}},
 		"no user, below the token of another": {tokens: func(w *world, b begun) []ect.Verified {
 			return []ect.Verified{w.behalf(nil, b.workflow, b.root.ID())}
 		}},
 		"no user, of a gateway that belongs, below an unknown token": {tokens: func(w *world, b begun) []ect.Verified {
-			w.leg(w.peer, b.workflow, b.leg.ID())
+			w.direction(w.peer, b.workflow, b.direction.ID())
 			return []ect.Verified{w.behalf(nil, b.workflow, ect.NewID())}
 		}},
 		"no user, below a token that names the gateway": {want: true, tokens: func(w *world, b begun) []ect.Verified {
-			return []ect.Verified{w.behalf(nil, b.workflow, w.leg(w.peer, b.workflow, b.leg.ID()).ID())}
+			return []ect.Verified{w.behalf(nil, b.workflow, w.direction(w.peer, b.workflow, b.direction.ID()).ID())}
 		}},
 		"an outsider, of a gateway that belongs": {tokens: func(w *world, b begun) []ect.Verified {
-			return []ect.Verified{w.behalf(w.outsider, b.workflow, w.leg(w.peer, b.workflow, b.leg.ID()).ID())}
+			return []ect.Verified{w.behalf(w.outsider, b.workflow, w.direction(w.peer, b.workflow, b.direction.ID()).ID())}
 		}},
 		"ourselves: the message came from here": {want: true, tokens: func(w *world, b begun) []ect.Verified {
 			request := w.requestFor(w.peer, w.caller, b.workflow, b.root.ID())
@@ -140,13 +140,13 @@ func TestAttack_GatewayLiesAboutItsUser(t *testing.T) {
 		user   func(w *world) *ecttest.Party
 		parent func(b begun) ect.ID
 	}{
-		"this gateway, by a leg of its own":  {func(w *world) *ecttest.Party { return w.self }, func(b begun) ect.ID { return b.leg.ID() }},
+		"this gateway, by a leg of its own":  {func(w *world) *ecttest.Party { return w.self }, func(b begun) ect.ID { return b.direction.ID() }},
 		"this gateway, by the user's token":  {func(w *world) *ecttest.Party { return w.self }, func(b begun) ect.ID { return b.root.ID() }},
 		"the user, by the user's token":      {func(w *world) *ecttest.Party { return w.caller }, func(b begun) ect.ID { return b.root.ID() }},
-		"the user, by a leg of this gateway": {func(w *world) *ecttest.Party { return w.caller }, func(b begun) ect.ID { return b.leg.ID() }},
-		"an outsider":                        {func(w *world) *ecttest.Party { return w.outsider }, func(b begun) ect.ID { return b.leg.ID() }},
-		"no user":                            {func(*world) *ecttest.Party { return nil }, func(b begun) ect.ID { return b.leg.ID() }},
-		"the gateway that lies, as its user": {func(w *world) *ecttest.Party { return w.peer }, func(b begun) ect.ID { return b.leg.ID() }},
+		"the user, by a leg of this gateway": {func(w *world) *ecttest.Party { return w.caller }, func(b begun) ect.ID { return b.direction.ID() }},
+		"an outsider":                        {func(w *world) *ecttest.Party { return w.outsider }, func(b begun) ect.ID { return b.direction.ID() }},
+		"no user":                            {func(*world) *ecttest.Party { return nil }, func(b begun) ect.ID { return b.direction.ID() }},
+		"the gateway that lies, as its user": {func(w *world) *ecttest.Party { return w.peer }, func(b begun) ect.ID { return b.direction.ID() }},
 	} {
 		w := newWorld(t)
 		b := w.begin()
@@ -155,7 +155,7 @@ func TestAttack_GatewayLiesAboutItsUser(t *testing.T) {
 		if _, err := w.send(w.peer, lie); !isOutsider(err) {
 			t.Errorf("%s: %v, want a refusal", name, err)
 		}
-		if w.belongs(b.workflow, w.peer) || w.isParty(b.workflow, w.peer, b.leg.ID()) {
+		if w.belongs(b.workflow, w.peer) || w.isParty(b.workflow, w.peer, b.direction.ID()) {
 			t.Errorf("%s: the gateway has a part in the workflow", name)
 		}
 		if diff := cmp.Diff(before, w.snapshot(b.workflow)); diff != "" {
@@ -176,7 +176,7 @@ func TestAttack_GatewayNamesAThirdParty(t *testing.T) {
 			return []ect.Verified{w.behalfTo(w.self, b.workflow, audience, w.requestFor(w.peer, w.caller, b.workflow, b.root.ID()).ID())}
 		},
 		"for the user": func(w *world, b begun, audience []string) []ect.Verified {
-			source := w.sign(w.caller, ect.Claims{Workflow: b.workflow, Parents: []ect.ID{b.leg.ID()}, Audience: []string{string(w.peer.ID)}})
+			source := w.sign(w.caller, ect.Claims{Workflow: b.workflow, Parents: []ect.ID{b.direction.ID()}, Audience: []string{string(w.peer.ID)}})
 			return []ect.Verified{w.behalfTo(w.caller, b.workflow, audience, source.ID()), source}
 		},
 		"for itself": func(w *world, b begun, audience []string) []ect.Verified {
@@ -247,9 +247,9 @@ func TestBind_GatewayNamesAUser(t *testing.T) {
 		w := newWorld(t)
 		b := w.begin()
 		user := tc.user(w)
-		legs := w.behalf(w.self, b.workflow, b.leg.ID())
-		next := w.behalf(user, b.workflow, legs.ID())
-		bound, _, err := w.register.Bind(t.Context(), w.reply(b, legs, next))
+		directions := w.behalf(w.self, b.workflow, b.direction.ID())
+		next := w.behalf(user, b.workflow, directions.ID())
+		bound, _, err := w.register.Bind(t.Context(), w.reply(b, directions, next))
 		if err != nil || len(bound) != 2 {
 			t.Fatalf("%s: %d bound, %v", name, len(bound), err)
 		}
@@ -308,24 +308,24 @@ func TestAttack_OutsiderOverTwoGateways(t *testing.T) {
 		both.root = first.sign(first.caller, ect.Claims{Workflow: both.workflow})
 		over, err := second.send(first.caller, both.root)
 		first.must(err)
-		both.leg, err = first.send(first.peer, over, both.root)
+		both.direction, err = first.send(first.peer, over, both.root)
 		first.must(err)
-		both.checkpoint = both.leg
-		second.binds(begun{workflow: both.workflow, leg: over}, both.leg)
+		both.checkpoint = both.direction
+		second.binds(begun{workflow: both.workflow, direction: over}, both.direction)
 		victims := []victim{
-			{first, here, []ect.Verified{here.root, here.leg, here.checkpoint}},
-			{second, there, []ect.Verified{there.root, there.leg, there.checkpoint}},
-			{first, both, []ect.Verified{both.root, over, both.leg}},
-			{second, both, []ect.Verified{both.root, over, both.leg}},
+			{first, here, []ect.Verified{here.root, here.direction, here.checkpoint}},
+			{second, there, []ect.Verified{there.root, there.direction, there.checkpoint}},
+			{first, both, []ect.Verified{both.root, over, both.direction}},
+			{second, both, []ect.Verified{both.root, over, both.direction}},
 		}
-		var own, legs []ect.Verified
+		var own, directions []ect.Verified
 		for range 25 {
 			target := victims[random.IntN(len(victims))]
-			tokens := first.attack(random, target.begun, slices.Concat(target.seen, legs), &own)
+			tokens := first.attack(random, target.begun, slices.Concat(target.seen, directions), &own)
 			gateway := []*world{first, second, first.beside(), second.beside()}[random.IntN(4)]
 			before := snapshots(victims)
-			if leg, err := gateway.send(first.outsider, tokens...); err == nil {
-				legs = append(legs, leg)
+			if direction, err := gateway.send(first.outsider, tokens...); err == nil {
+				directions = append(directions, direction)
 				next := first
 				if gateway.self == first.self {
 					next = second
@@ -333,8 +333,8 @@ func TestAttack_OutsiderOverTwoGateways(t *testing.T) {
 				if random.IntN(3) > 0 {
 					tokens = nil // as if the source had been left out
 				}
-				if leg, err := next.send(gateway.self, append([]ect.Verified{leg}, tokens...)...); err == nil {
-					legs = append(legs, leg)
+				if direction, err := next.send(gateway.self, append([]ect.Verified{direction}, tokens...)...); err == nil {
+					directions = append(directions, direction)
 				}
 			}
 			if diff := cmp.Diff(before, snapshots(victims)); diff != "" {

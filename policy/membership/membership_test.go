@@ -91,11 +91,11 @@ func (w *world) send(by *ecttest.Party, tokens ...ect.Verified) (ect.Verified, e
 		}
 	}
 	own := tokens[max(0, slices.IndexFunc(tokens, func(v ect.Verified) bool { return v.Issuer() == by.ID }))]
-	return w.leg(by, own.Workflow(), own.ID()), nil
+	return w.direction(by, own.Workflow(), own.ID()), nil
 }
 
-// leg records a request leg of ours, made for a caller.
-func (w *world) leg(caller *ecttest.Party, workflow string, parents ...ect.ID) ect.Verified {
+// direction records a request leg of ours, made for a caller.
+func (w *world) direction(caller *ecttest.Party, workflow string, parents ...ect.ID) ect.Verified {
 	w.t.Helper()
 	return w.requestFor(w.agent, caller, workflow, parents...)
 }
@@ -135,8 +135,8 @@ func (w *world) isParty(workflow string, who *ecttest.Party, parents ...ect.ID) 
 // begun is a workflow of the caller's: its root, our leg for the agent, and the
 // agent's checkpoint.
 type begun struct {
-	workflow              string
-	root, leg, checkpoint ect.Verified
+	workflow                    string
+	root, direction, checkpoint ect.Verified
 }
 
 func (w *world) begin() begun {
@@ -144,9 +144,9 @@ func (w *world) begin() begun {
 	b := begun{workflow: string(ect.NewID())}
 	b.root = w.sign(w.caller, ect.Claims{Workflow: b.workflow})
 	var err error
-	b.leg, err = w.send(w.caller, b.root)
+	b.direction, err = w.send(w.caller, b.root)
 	w.must(err)
-	b.checkpoint = w.sign(w.agent, ect.Claims{Act: "atd:checkpoint", Workflow: b.workflow, Parents: []ect.ID{b.leg.ID()}})
+	b.checkpoint = w.sign(w.agent, ect.Claims{Act: "atd:checkpoint", Workflow: b.workflow, Parents: []ect.ID{b.direction.ID()}})
 	bound, unbound, err := w.register.Bind(context.Background(), w.reply(b, b.checkpoint))
 	w.must(err)
 	if len(bound) != 1 || len(unbound) != 0 {
@@ -158,7 +158,7 @@ func (w *world) begin() begun {
 
 func (w *world) reply(b begun, tokens ...ect.Verified) membership.Reply {
 	return membership.Reply{
-		Workflow: b.workflow, Requests: []ect.ID{b.leg.ID()}, Agent: w.agent.ID,
+		Workflow: b.workflow, Requests: []ect.ID{b.direction.ID()}, Agent: w.agent.ID,
 		Gateway: func(id ect.Identity) bool { return id == w.peer.ID }, Tokens: tokens,
 	}
 }
@@ -199,7 +199,7 @@ func TestBelongs_MemberNamesAnother(t *testing.T) {
 	w := newWorld(t)
 	b := w.begin()
 	if _, err := w.send(w.agent, w.sign(w.agent, ect.Claims{
-		Workflow: b.workflow, Parents: []ect.ID{b.leg.ID()}, Audience: []string{string(w.self.ID), string(w.outsider.ID)},
+		Workflow: b.workflow, Parents: []ect.ID{b.direction.ID()}, Audience: []string{string(w.self.ID), string(w.outsider.ID)},
 	})); err != nil {
 		t.Fatal(err)
 	}
@@ -213,7 +213,7 @@ func TestAdmit_DelegationByTheAgent(t *testing.T) {
 	w := newWorld(t)
 	b := w.begin()
 	// The agent delegates to the peer without us; the peer comes with both tokens.
-	handed := w.sign(w.agent, ect.Claims{Workflow: b.workflow, Parents: []ect.ID{b.leg.ID()}, Audience: []string{string(w.outsider.ID)}})
+	handed := w.sign(w.agent, ect.Claims{Workflow: b.workflow, Parents: []ect.ID{b.direction.ID()}, Audience: []string{string(w.outsider.ID)}})
 	own := w.sign(w.outsider, ect.Claims{Workflow: b.workflow, Parents: []ect.ID{handed.ID()}})
 	if _, err := w.send(w.outsider, own, handed); err != nil {
 		t.Errorf("a delegate with the token that names it is refused: %v", err)
@@ -227,15 +227,15 @@ func TestAdmit_ListedGatewayCarriesOthers(t *testing.T) {
 	root := w.sign(w.caller, ect.Claims{Workflow: wid, Audience: []string{string(w.peer.ID)}})
 	ext := ect.Ext{}
 	ext.SetString(ect.ExtCaller, string(w.caller.ID))
-	leg := w.sign(w.peer, ect.Claims{Act: ect.ActTranslate, Workflow: wid, Parents: []ect.ID{root.ID()}, Ext: ext})
-	if _, err := w.send(w.peer, leg, root); err != nil {
+	direction := w.sign(w.peer, ect.Claims{Act: ect.ActTranslate, Workflow: wid, Parents: []ect.ID{root.ID()}, Ext: ext})
+	if _, err := w.send(w.peer, direction, root); err != nil {
 		t.Fatal(err)
 	}
 	if !w.belongs(wid, w.caller) || !w.belongs(wid, w.peer) {
 		t.Error("the caller or the gateway between does not belong")
 	}
 	// The user's next message in the workflow comes with its source, too.
-	source := w.sign(w.caller, ect.Claims{Workflow: wid, Parents: []ect.ID{leg.ID()}, Audience: []string{string(w.peer.ID)}})
+	source := w.sign(w.caller, ect.Claims{Workflow: wid, Parents: []ect.ID{direction.ID()}, Audience: []string{string(w.peer.ID)}})
 	next := w.sign(w.peer, ect.Claims{Act: ect.ActTranslate, Workflow: wid, Parents: []ect.ID{source.ID()}, Ext: ext})
 	if _, err := w.send(w.peer, next, source); err != nil {
 		t.Errorf("the gateway's next message: %v", err)
@@ -293,7 +293,7 @@ func TestGate_BindsADecisionToItsToken(t *testing.T) {
 	w := newWorld(t)
 	b := w.begin()
 	hash := ect.Hash([]byte("what waits"))
-	gated := w.sign(w.agent, ect.Claims{Act: "hitl:approval_required", Workflow: b.workflow, Parents: []ect.ID{b.leg.ID()}, InputHash: hash})
+	gated := w.sign(w.agent, ect.Claims{Act: "hitl:approval_required", Workflow: b.workflow, Parents: []ect.ID{b.direction.ID()}, InputHash: hash})
 	w.must(w.recorder.Keep(t.Context(), gated, ect.Filing{}))
 	good := ect.Claims{Act: ect.ActApprovalGranted, Workflow: b.workflow, Parents: []ect.ID{gated.ID()}, InputHash: hash}
 	for name, tc := range map[string]struct {
@@ -304,7 +304,7 @@ func TestGate_BindsADecisionToItsToken(t *testing.T) {
 		"bound":                       {by: w.approver, want: true},
 		"of another hash":             {by: w.approver, edit: func(c *ect.Claims) { c.InputHash = ect.Hash(nil) }},
 		"without the hash":            {by: w.approver, edit: func(c *ect.Claims) { c.InputHash = "" }},
-		"about two tokens":            {by: w.approver, edit: func(c *ect.Claims) { c.Parents = append(c.Parents, b.leg.ID()) }},
+		"about two tokens":            {by: w.approver, edit: func(c *ect.Claims) { c.Parents = append(c.Parents, b.direction.ID()) }},
 		"about an unknown token":      {by: w.approver, edit: func(c *ect.Claims) { c.Parents = []ect.ID{ect.NewID()} }},
 		"in another workflow":         {by: w.approver, edit: func(c *ect.Claims) { c.Workflow = string(ect.NewID()) }},
 		"by the gated token's issuer": {by: w.agent},
@@ -322,10 +322,10 @@ func TestGate_BindsADecisionToItsToken(t *testing.T) {
 	}
 	// The caller on whose behalf we signed the gated token does not approve it.
 	other := w.sign(w.peer, ect.Claims{Workflow: string(ect.NewID()), Parents: []ect.ID{ect.NewID()}})
-	leg, err := w.send(w.peer, other)
+	direction, err := w.send(w.peer, other)
 	w.must(err)
 	if _, ok, _ := w.register.Gate(t.Context(), w.sign(w.peer, ect.Claims{
-		Act: ect.ActApprovalGranted, Workflow: other.Workflow(), Parents: []ect.ID{leg.ID()},
+		Act: ect.ActApprovalGranted, Workflow: other.Workflow(), Parents: []ect.ID{direction.ID()},
 	}), w.agent.ID); ok {
 		t.Error("the requester approves its own request")
 	}
@@ -342,13 +342,13 @@ func TestIsParty_EachParentCounts(t *testing.T) {
 	}{
 		"the caller, the checkpoint":      {w.caller, []ect.ID{b.checkpoint.ID()}, true},
 		"the agent, the caller's root":    {w.agent, []ect.ID{b.root.ID()}, false},
-		"the agent, our leg":              {w.agent, []ect.ID{b.leg.ID()}, true},
+		"the agent, our leg":              {w.agent, []ect.ID{b.direction.ID()}, true},
 		"the outsider, the checkpoint":    {w.outsider, []ect.ID{b.checkpoint.ID()}, false},
 		"the caller, nothing":             {w.caller, nil, false},
 		"the caller, an unknown token":    {w.caller, []ect.ID{ect.NewID()}, false},
 		"the caller, one known, one not":  {w.caller, []ect.ID{b.checkpoint.ID(), ect.NewID()}, false},
-		"the agent, our leg and the root": {w.agent, []ect.ID{b.leg.ID(), b.root.ID()}, false},
-		"the caller, two of the workflow": {w.caller, []ect.ID{b.checkpoint.ID(), b.leg.ID()}, true},
+		"the agent, our leg and the root": {w.agent, []ect.ID{b.direction.ID(), b.root.ID()}, false},
+		"the caller, two of the workflow": {w.caller, []ect.ID{b.checkpoint.ID(), b.direction.ID()}, true},
 	} {
 		if got := w.isParty(b.workflow, tc.who, tc.parents...); got != tc.want {
 			t.Errorf("%s: got %v, want %v", name, got, tc.want)
@@ -369,13 +369,13 @@ func TestIsParty_LongLineageEnds(t *testing.T) {
 	w := newWorld(t)
 	wid := string(ect.NewID())
 	root := w.sign(w.caller, ect.Claims{Workflow: wid})
-	leg, err := w.send(w.caller, root)
+	direction, err := w.send(w.caller, root)
 	w.must(err)
 	for range 300 {
-		leg = w.leg(w.peer, wid, leg.ID())
+		direction = w.direction(w.peer, wid, direction.ID())
 	}
 	for who, party := range map[string]*ecttest.Party{"named far above": w.caller, "named by the token itself": w.peer} {
-		if w.isParty(wid, party, leg.ID()) {
+		if w.isParty(wid, party, direction.ID()) {
 			t.Errorf("a lineage of more than 256 tokens makes a party of the one %s", who)
 		}
 	}
@@ -385,28 +385,28 @@ func TestBind_OnlyWhatDescendsFromThisExecution(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	b, other := w.begin(), w.begin()
-	earlier := w.leg(w.caller, b.workflow, b.root.ID()) // another exchange of the same workflow
+	earlier := w.direction(w.caller, b.workflow, b.root.ID()) // another exchange of the same workflow
 	far := w.sign(w.outsider, ect.Claims{Act: ect.ActTranslate, Workflow: b.workflow, Parents: []ect.ID{ect.NewID()}})
-	viaPeer := w.sign(w.peer, ect.Claims{Act: ect.ActTranslate, Workflow: b.workflow, Parents: []ect.ID{b.leg.ID()}})
+	viaPeer := w.sign(w.peer, ect.Claims{Act: ect.ActTranslate, Workflow: b.workflow, Parents: []ect.ID{b.direction.ID()}})
 	for name, tc := range map[string]struct {
 		tokens []ect.Verified
 		want   bool
 	}{
-		"a child of our leg":            {[]ect.Verified{w.sign(w.agent, ect.Claims{Workflow: b.workflow, Parents: []ect.ID{b.leg.ID()}})}, true},
+		"a child of our leg":            {[]ect.Verified{w.sign(w.agent, ect.Claims{Workflow: b.workflow, Parents: []ect.ID{b.direction.ID()}})}, true},
 		"a child of what is on record":  {[]ect.Verified{w.sign(w.agent, ect.Claims{Workflow: b.workflow, Parents: []ect.ID{b.checkpoint.ID()}})}, true},
 		"a child of the next gateway's": {[]ect.Verified{w.sign(w.agent, ect.Claims{Workflow: b.workflow, Parents: []ect.ID{viaPeer.ID()}}), viaPeer}, true},
-		"our leg and what it came of":   {[]ect.Verified{b.leg, b.root}, true},
+		"our leg and what it came of":   {[]ect.Verified{b.direction, b.root}, true},
 		"an ancestor that a bound one names": {[]ect.Verified{
-			w.sign(w.peer, ect.Claims{Act: ect.ActTranslate, Workflow: b.workflow, Parents: []ect.ID{b.leg.ID(), far.ID()}}), far,
+			w.sign(w.peer, ect.Claims{Act: ect.ActTranslate, Workflow: b.workflow, Parents: []ect.ID{b.direction.ID(), far.ID()}}), far,
 		}, true},
 		"the same that none names":        {[]ect.Verified{far}, false},
 		"a root":                          {[]ect.Verified{w.sign(w.agent, ect.Claims{Workflow: b.workflow})}, false},
-		"of another workflow":             {[]ect.Verified{w.sign(w.agent, ect.Claims{Workflow: other.workflow, Parents: []ect.ID{b.leg.ID()}})}, false},
-		"of no workflow":                  {[]ect.Verified{w.sign(w.agent, ect.Claims{Parents: []ect.ID{b.leg.ID()}})}, false},
+		"of another workflow":             {[]ect.Verified{w.sign(w.agent, ect.Claims{Workflow: other.workflow, Parents: []ect.ID{b.direction.ID()}})}, false},
+		"of no workflow":                  {[]ect.Verified{w.sign(w.agent, ect.Claims{Parents: []ect.ID{b.direction.ID()}})}, false},
 		"of an unknown parent":            {[]ect.Verified{w.sign(w.agent, ect.Claims{Workflow: b.workflow, Parents: []ect.ID{ect.NewID()}})}, false},
 		"of the caller's root alone":      {[]ect.Verified{w.sign(w.agent, ect.Claims{Workflow: b.workflow, Parents: []ect.ID{b.root.ID()}})}, false},
 		"of another exchange of the same": {[]ect.Verified{w.sign(w.agent, ect.Claims{Workflow: b.workflow, Parents: []ect.ID{earlier.ID()}})}, false},
-		"of a leg of another workflow":    {[]ect.Verified{w.sign(w.agent, ect.Claims{Workflow: b.workflow, Parents: []ect.ID{other.leg.ID()}})}, false},
+		"of a leg of another workflow":    {[]ect.Verified{w.sign(w.agent, ect.Claims{Workflow: b.workflow, Parents: []ect.ID{other.direction.ID()}})}, false},
 	} {
 		bound, unbound, err := w.register.Bind(t.Context(), w.reply(b, tc.tokens...))
 		if err != nil {

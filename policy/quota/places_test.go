@@ -33,28 +33,28 @@ type twinPlace struct {
 	given  int // how often it gave way
 }
 
-func (w *twin) of(holder int) (held int, unused []*twinPlace) {
+func (w *twin) of(holder int) (reserved int, unused []*twinPlace) {
 	for _, one := range w.all {
 		if one.holder == holder {
-			held++
+			reserved++
 			if one.uses == 0 {
 				unused = append(unused, one)
 			}
 		}
 	}
-	return held, unused
+	return reserved, unused
 }
 
 // yields are the places of which one gives way; room: none has to. may: of the holders
 // with the most unused places, some have too few for one of theirs to give way, so that
 // the next may be refused.
 func (w *twin) yields(holder int) (candidates []*twinPlace, room, own, may bool) {
-	held, unused := w.of(holder)
+	reserved, unused := w.of(holder)
 	space := len(w.all) < w.total
-	if held >= w.each {
+	if reserved >= w.each {
 		return first(unused), false, true, false
 	}
-	if space && (len(w.all) < w.total-w.total/4 || held < max(1, w.each/8)) {
+	if space && (len(w.all) < w.total-w.total/4 || reserved < max(1, w.each/8)) {
 		return nil, true, false, false
 	}
 	most := 0
@@ -68,7 +68,7 @@ func (w *twin) yields(holder int) (candidates []*twinPlace, room, own, may bool)
 	for h := range 6 {
 		switch others, idle := w.of(h); {
 		case most == 0 || len(idle) != most:
-		case others > held || others == held && !space:
+		case others > reserved || others == reserved && !space:
 			candidates = append(candidates, idle[0])
 		default:
 			may = len(unused) == 0
@@ -131,7 +131,7 @@ func (w *twin) step(t *testing.T, p *quota.Places, random *rand.Rand) {
 
 func (w *twin) take(t *testing.T, p *quota.Places, holder int, inUse bool) {
 	t.Helper()
-	candidates, room, own, may := w.yields(holder)
+	candidates, space, own, may := w.yields(holder)
 	one := &twinPlace{holder: holder}
 	if inUse {
 		one.uses = 1
@@ -142,12 +142,12 @@ func (w *twin) take(t *testing.T, p *quota.Places, holder int, inUse bool) {
 	switch {
 	case err != nil:
 		wantExceeded(t, err, own)
-		if room || len(candidates) > 0 && !may || gave >= 0 {
-			t.Fatalf("refused where there is room %v or %d give way", room, len(candidates))
+		if space || len(candidates) > 0 && !may || gave >= 0 {
+			t.Fatalf("refused where there is room %v or %d give way", space, len(candidates))
 		}
 		return
-	case room != (gave < 0):
-		t.Fatalf("room %v, and place %d gave way", room, gave)
+	case space != (gave < 0):
+		t.Fatalf("room %v, and place %d gave way", space, gave)
 	case gave >= 0:
 		victim := w.all[gave]
 		if victim.uses > 0 || victim.given != 1 || !slices.Contains(candidates, victim) {

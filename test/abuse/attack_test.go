@@ -140,8 +140,8 @@ func TestAnswer_HeldUnread(t *testing.T) {
 		if got := keep(h, via, req, stop); got != want {
 			t.Errorf("%d is %s, want %s", status, got, want)
 		}
-		if held := ctx.Err() == nil; held != (want == classHeld) {
-			t.Errorf("%d: held %t", status, held)
+		if waits := ctx.Err() == nil; waits != (want == classHeld) {
+			t.Errorf("%d: held %t", status, waits)
 		}
 		h.release()
 		<-body.closed

@@ -76,8 +76,8 @@ func aborting(call *ast.CallExpr) bool {
 	if len(call.Args) != 1 {
 		return false
 	}
-	said, ok := call.Args[0].(*ast.SelectorExpr)
-	return ok && said.Sel.Name == "ErrAbortHandler"
+	answer, ok := call.Args[0].(*ast.SelectorExpr)
+	return ok && answer.Sel.Name == "ErrAbortHandler"
 }
 
 // noFloats: a double rounds integers above 2^53, and a decoded map forgets

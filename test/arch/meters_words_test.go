@@ -49,23 +49,23 @@ func isForbidden(name string) bool {
 // HTTPLegs2Ears is http, legs, ears.
 func wordsOf(name string) []string {
 	var list []string
-	letters, start := []rune(name), 0
+	messages, start := []rune(name), 0
 	cut := func(end int) {
 		if end > start {
-			list = append(list, strings.ToLower(string(letters[start:end])))
+			list = append(list, strings.ToLower(string(messages[start:end])))
 		}
 	}
-	for i, c := range letters {
+	for i, c := range messages {
 		switch {
 		case !unicode.IsLetter(c):
 			cut(i)
 			start = i + 1
-		case unicode.IsUpper(c) && i > start && (unicode.IsLower(letters[i-1]) || i+1 < len(letters) && unicode.IsLower(letters[i+1])):
+		case unicode.IsUpper(c) && i > start && (unicode.IsLower(messages[i-1]) || i+1 < len(messages) && unicode.IsLower(messages[i+1])):
 			cut(i)
 			start = i
 		}
 	}
-	cut(len(letters))
+	cut(len(messages))
 	return list
 }
 

@@ -38,7 +38,7 @@ type webHost struct {
 	requests []string
 }
 
-func webHostBed(t *testing.T, b *gatewaytest.Fixture, who tainp.Identity) *webHost {
+func webHostFixture(t *testing.T, b *gatewaytest.Fixture, who tainp.Identity) *webHost {
 	t.Helper()
 	h := &webHost{who: who}
 	h.Server = httptest.NewUnstartedServer(h)
@@ -86,7 +86,7 @@ func memberID(name string) string { return "spiffe://" + gatewaytest.TrustDomain
 func TestAttack_StrangerMakesUsFetchInternalAddress(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{Serve: true})
-	host := webHostBed(t, b, gatewaytest.Did("mallory"))
+	host := webHostFixture(t, b, gatewaytest.Did("mallory"))
 	b.ListAs(t, "internal", b.Dev.Client.ID, directory.Endpoint{Binding: ainp.Binding, URL: host.URL + "/ainp"})
 
 	var refusals []string
@@ -97,13 +97,13 @@ func TestAttack_StrangerMakesUsFetchInternalAddress(t *testing.T) {
 	} {
 		for _, agent := range []string{"members", "internal", "does-not-exist"} {
 			got := b.Send(t, gatewaytest.HTTPRequest{Via: b.Anonymous, At: "/agents/" + agent + "/ainp", Body: gatewaytest.AddressedTo(t, who, b.AINP.DID, 1)})
-			var said struct {
+			var answer struct {
 				Payload struct {
 					Message string `json:"error_message"`
 				} `json:"payload"`
 			}
-			gatewaytest.Must(t, json.Unmarshal(got.Body, &said))
-			refusals = append(refusals, strconv.Itoa(got.Status)+" "+said.Payload.Message)
+			gatewaytest.Must(t, json.Unmarshal(got.Body, &answer))
+			refusals = append(refusals, strconv.Itoa(got.Status)+" "+answer.Payload.Message)
 		}
 	}
 	for _, refusal := range refusals {
@@ -134,7 +134,7 @@ func TestAttack_StrangerMakesUsFetchInternalAddress(t *testing.T) {
 func TestAttack_AgentMakesUsFetchInternalAddress(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
-	host := webHostBed(t, b, gatewaytest.Did("mallory"))
+	host := webHostFixture(t, b, gatewaytest.Did("mallory"))
 	b.ListAs(t, "internal", b.Dev.Client.ID, directory.Endpoint{Binding: ainp.Binding, URL: host.URL + "/ainp"})
 	b.AINPAgent(t, "mallory", &gatewaytest.AINPFake{Who: host.did("127.0.0.1", ":x")}, directory.Endpoint{})
 	victim := host.did("127.0.0.1", ":victim")
@@ -269,15 +269,15 @@ func TestAttack_OneCallerTakesAllUACPConnections(t *testing.T) {
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{Serve: true, Config: config.Config{Listen: config.Listen{UACPConnections: bounds}}})
 	for i := range 6 {
 		mallory := b.SVID(t, "/mallory-"+strconv.Itoa(i))
-		var held []*tls.Conn
+		var waiting []*tls.Conn
 		for range 24 {
 			conn, err := openUACP(t, b, "127.0.0.2", mallory)
 			if err != nil {
 				t.Fatalf("a new connection, where others rest: %v", err)
 			}
-			held = append(held, conn)
+			waiting = append(waiting, conn)
 		}
-		newest, older := held[len(held)-1], held[:len(held)-1]
+		newest, older := waiting[len(waiting)-1], waiting[:len(waiting)-1]
 		if _, err := addOver(t, b, newest); err != nil { // who has its answer has been counted
 			t.Errorf("its newest connection: %v", err)
 		}
@@ -375,24 +375,24 @@ func TestAttack_OneCallerTakesAllWebSockets(t *testing.T) {
 	mallory := gatewaytest.Did("mallory")
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{Serve: true, Config: config.Config{AINP: config.AINP{Callers: map[string]string{mallory.DID: memberID("mallory")}, Sockets: bounds}}})
 	for i := range 6 {
-		svid, held := b.SVID(t, "/mallory-"+strconv.Itoa(i)), []*websocket.Conn{}
+		svid, waiting := b.SVID(t, "/mallory-"+strconv.Itoa(i)), []*websocket.Conn{}
 		for range 12 {
 			conn, status := upgrade(t, b, "127.0.0.2", svid)
 			if conn == nil {
 				t.Fatalf("an upgrade, where other connections rest: %d", status)
 			}
-			held = append(held, conn)
+			waiting = append(waiting, conn)
 		}
 		ended := 0
-		for _, conn := range held[:len(held)-bounds.PerCaller] {
+		for _, conn := range waiting[:len(waiting)-bounds.PerCaller] {
 			ctx, cancel := context.WithTimeout(t.Context(), gatewaytest.Patience)
 			if _, _, err := conn.Read(ctx); websocket.CloseStatus(err) == websocket.StatusTryAgainLater {
 				ended++
 			}
 			cancel()
 		}
-		if ended != len(held)-bounds.PerCaller {
-			t.Errorf("%d of %d connections of one caller have ended, want all but %d", ended, len(held), bounds.PerCaller)
+		if ended != len(waiting)-bounds.PerCaller {
+			t.Errorf("%d of %d connections of one caller have ended, want all but %d", ended, len(waiting), bounds.PerCaller)
 		}
 	}
 	for range 6 { // by its DID, too

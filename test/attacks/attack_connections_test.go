@@ -30,7 +30,7 @@ func (a listenAttacker) stays(t *testing.T, at, path string) (net.Conn, bool) {
 // comesIn is a caller with a certificate that makes new connections, each for one call.
 func comesIn(t *testing.T, b *gatewaytest.Fixture, from string, times int) {
 	t.Helper()
-	conf := listenAttackerBed(t, b, "/victim", from).conf
+	conf := listenAttackerFixture(t, b, "/victim", from).conf
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}, Timeout: listenWait}
 	via := &http.Client{Timeout: listenWait, Transport: &http.Transport{TLSClientConfig: conf, DisableKeepAlives: true, DialContext: dialer.DialContext}}
 	for i := range times {
@@ -54,7 +54,7 @@ func TestAttack_StrangersThatAskHoldAllConnections(t *testing.T) {
 			t.Parallel()
 			b := gatewaytest.NewFixture(t, gatewaytest.Plan{Serve: true, Config: config.Config{Limits: config.Limits{Connections: 128, ConnectionsPerAddress: perAddress}}})
 			for i := range 12 {
-				stranger := listenAttackerBed(t, b, "", "127.0.1."+strconv.Itoa(i+1))
+				stranger := listenAttackerFixture(t, b, "", "127.0.1."+strconv.Itoa(i+1))
 				for range 12 {
 					if _, ok := stranger.stays(t, b.At.Public, "/.well-known/aepb"); !ok {
 						t.Error("a new stranger finds no place, where others are idle")
@@ -96,7 +96,7 @@ func TestAttack_RefusedConnectionsEndHandshakes(t *testing.T) {
 		gatewaytest.Must(t, err)
 		t.Cleanup(func() { _ = flood.Close() })
 	}
-	conf := listenAttackerBed(t, b, "/victim", "127.0.0.1").conf
+	conf := listenAttackerFixture(t, b, "/victim", "127.0.0.1").conf
 	if err := tls.Client(victim, conf).HandshakeContext(t.Context()); err != nil {
 		t.Errorf("a slow handshake, during a flood from twenty other addresses: %v", err)
 	}

@@ -18,10 +18,10 @@ import (
 // talkative is an A2A agent that has dialogues: it goes on with the one that a
 // message names, with any sender, or begins one.
 type talkative struct {
-	mu     sync.Mutex
-	begun  int
-	bodies []string // as they came
-	heard  []string // the dialogue of each message; empty: a new one
+	mu       sync.Mutex
+	begun    int
+	bodies   []string // as they came
+	received []string // the dialogue of each message; empty: a new one
 }
 
 func (a *talkative) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -43,7 +43,7 @@ func (a *talkative) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	at := request.Params.Message.ContextID
-	a.bodies, a.heard = append(a.bodies, string(body)), append(a.heard, at)
+	a.bodies, a.received = append(a.bodies, string(body)), append(a.received, at)
 	if at == "" {
 		a.begun++
 		at = "dialogue-" + strconv.Itoa(a.begun)
@@ -55,7 +55,7 @@ func (a *talkative) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (a *talkative) last() (body, dialogue string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.bodies[len(a.bodies)-1], a.heard[len(a.heard)-1]
+	return a.bodies[len(a.bodies)-1], a.received[len(a.received)-1]
 }
 
 // TestAttack_CallerJoinsAnotherCallersContext: finding 13. A caller presents the
@@ -79,7 +79,7 @@ func TestAttack_CallerJoinsAnotherCallersContext(t *testing.T) {
 	body := func(contextID string) string {
 		return strings.Replace(gatewaytest.TextBody("hi"), `"messageId"`, `"contextId":"`+contextID+`","messageId"`, 1)
 	}
-	say := func(via *http.Client, contextID string) (heard, told string) {
+	say := func(via *http.Client, contextID string) (received, notice string) {
 		t.Helper()
 		text := body(contextID)
 		if contextID == "" {
@@ -92,34 +92,34 @@ func TestAttack_CallerJoinsAnotherCallersContext(t *testing.T) {
 		if err := json.Unmarshal(got.Body, &answer); err != nil || answer.Result.Message.ContextID == "" {
 			t.Fatalf("%d %s", got.Status, got.Body)
 		}
-		_, heard = agent.last()
-		return heard, answer.Result.Message.ContextID
+		_, received = agent.last()
+		return received, answer.Result.Message.ContextID
 	}
 	_, victims := say(b.Client, "")
-	if heard, _ := say(mallory, victims); heard == victims || heard == "" {
-		t.Errorf("another caller joined the dialogue as %q", heard)
+	if received, _ := say(mallory, victims); received == victims || received == "" {
+		t.Errorf("another caller joined the dialogue as %q", received)
 	}
 	// The gateway has no record of this one: it was forgotten, or had elsewhere.
-	if heard, _ := say(mallory, "forgotten"); heard == "forgotten" {
+	if received, _ := say(mallory, "forgotten"); received == "forgotten" {
 		t.Error("another caller joined a dialogue that the gateway has forgotten")
 	}
 	call := strings.Replace(gatewaytest.CallBody("s", "hi"), `"message":"hi"`, `"message":"hi","context_id":"forgotten"`, 1)
 	b.Right(t, b.Send(t, gatewaytest.HTTPRequest{Via: mallory, At: "/agents/talkative/mcp", Body: call, Header: gatewaytest.Mirror("tools/call", "s")}), "done")
-	if _, heard := agent.last(); heard == "forgotten" || heard == "" {
-		t.Errorf("another caller joined a forgotten dialogue over another protocol, as %q", heard)
+	if _, received := agent.last(); received == "forgotten" || received == "" {
+		t.Errorf("another caller joined a forgotten dialogue over another protocol, as %q", received)
 	}
 	// What is one's own goes on, byte by byte, and so does what a caller names itself.
-	if heard, told := say(b.Client, victims); heard != victims || told != victims {
-		t.Errorf("the owner's dialogue goes on as %q, %q", heard, told)
+	if received, notice := say(b.Client, victims); received != victims || notice != victims {
+		t.Errorf("the owner's dialogue goes on as %q, %q", received, notice)
 	}
 	if exact, _ := agent.last(); exact != body(victims) {
 		t.Errorf("a relay of the owner's message is not exact: %s", exact)
 	}
-	first, told := say(b.Client, "my-own")
+	first, notice := say(b.Client, "my-own")
 	again, _ := say(b.Client, "my-own")
 	adopted, _ := say(b.Client, first)
-	if first == "my-own" || again != first || adopted != first || told != "my-own" {
-		t.Errorf("a dialogue that its caller names is %q, %q, %q, told %q", first, again, adopted, told)
+	if first == "my-own" || again != first || adopted != first || notice != "my-own" {
+		t.Errorf("a dialogue that its caller names is %q, %q, %q, told %q", first, again, adopted, notice)
 	}
 	if theirs, _ := say(mallory, "my-own"); theirs == first {
 		t.Error("two callers who chose the same name share a dialogue")
@@ -142,15 +142,15 @@ func TestAttack_MemberInAnotherCase(t *testing.T) {
 	b.Serve(t, "talker", "a2a-v1", talker, gatewaytest.Host{})
 	mcpBody, a2aBody := gatewaytest.CallBody("echo", "x"), gatewaytest.TextBody("hi")
 	v1 := map[string]string{"A2A-Version": "1.0"}
-	send := func(door, old, now string) gatewaytest.Reply {
-		if door == "mcp" {
+	send := func(endpoint, old, now string) gatewaytest.Reply {
+		if endpoint == "mcp" {
 			return b.Send(t, gatewaytest.HTTPRequest{At: "/agents/tools/mcp", Body: strings.Replace(mcpBody, old, now, 1), Header: gatewaytest.Mirror("tools/call", "echo")})
 		}
 		return b.Send(t, gatewaytest.HTTPRequest{At: "/agents/talker/a2a", Body: strings.Replace(a2aBody, old, now, 1), Header: v1})
 	}
 	b.Right(t, send("mcp", "", ""), "done")
 	b.Right(t, send("a2a", "", ""), "done")
-	for name, c := range map[string]struct{ door, old, now string }{
+	for name, c := range map[string]struct{ endpoint, old, now string }{
 		"another tool":            {"mcp", `"name":"echo"`, `"name":"echo","Name":"add"`},
 		"another tool, first":     {"mcp", `"name":"echo"`, `"NAME":"add","name":"echo"`},
 		"other arguments":         {"mcp", `"arguments":`, `"Arguments":{"message":"y"},"arguments":`},
@@ -164,7 +164,7 @@ func TestAttack_MemberInAnotherCase(t *testing.T) {
 		"another message":         {"a2a", `"message":`, `"Message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"no"}]},"message":`},
 	} {
 		before := tools.Calls.Load() + talker.Calls.Load()
-		got := send(c.door, c.old, c.now)
+		got := send(c.endpoint, c.old, c.now)
 		if !strings.Contains(string(got.Body), `"error"`) || tools.Calls.Load()+talker.Calls.Load() != before {
 			t.Errorf("%s: %d %s", name, got.Status, got.Body)
 		}

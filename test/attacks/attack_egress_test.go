@@ -74,9 +74,9 @@ func TestAttack_DocumentNamesAListedAgent(t *testing.T) {
 func TestAttack_DocumentUsesAListedAgentsAddress(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{Serve: true, Config: config.Config{Documents: documentsForAll()}})
-	var asked atomic.Int32
+	var request atomic.Int32
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		asked.Add(1)
+		request.Add(1)
 		w.WriteHeader(http.StatusNotFound)
 	}))
 	server.TLS = gatewaytest.Serving(b.SVID(t, "/internal"))
@@ -92,7 +92,7 @@ func TestAttack_DocumentUsesAListedAgentsAddress(t *testing.T) {
 			t.Errorf("%s: %d %s", name, got.Status, got.Body)
 		}
 	}
-	if n := asked.Load(); n != 0 {
+	if n := request.Load(); n != 0 {
 		t.Errorf("the listed agent's address was asked %d times", n)
 	}
 }
@@ -103,7 +103,7 @@ type hook struct {
 	posts chan *http.Request
 }
 
-func hookBed(t *testing.T, b *gatewaytest.Fixture) *hook {
+func hookFixture(t *testing.T, b *gatewaytest.Fixture) *hook {
 	t.Helper()
 	h := &hook{posts: make(chan *http.Request, 64)}
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { h.posts <- r }))
@@ -124,7 +124,7 @@ func TestAttack_WebhookSpeaksAsTheGateway(t *testing.T) {
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
 	entered, release := make(chan struct{}, 8), make(chan struct{})
 	b.Serve(t, "slow", canonical.Binding("mcp-v1"), &gatewaytest.Fake{Conduct: gatewaytest.Delayed(entered, release)}, gatewaytest.Host{})
-	h := hookBed(t, b)
+	h := hookFixture(t, b)
 	if got := b.Hooked(t, "slow", h.url, `,"authentication":{"scheme":"Bearer","credentials":"mine"}`); got.Status != http.StatusOK || strings.Contains(string(got.Body), `"error"`) {
 		t.Fatalf("%d %s", got.Status, got.Body)
 	}

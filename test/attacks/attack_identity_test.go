@@ -380,18 +380,18 @@ func TestAttack_WithdrawnAnchorKeepsConnections(t *testing.T) {
 	gatewaytest.Must(t, os.WriteFile(c.Identity.Bundle, append(append([]byte{}, one...), more...), 0o600))
 	gatewaytest.Must(t, b.Reload(t.Context(), c))
 
-	lost := gatewaytest.Issue(t, second, "/lost", gatewaytest.NoNames())
-	via, stays := oneConnection(t, b, lost, "h2"), oneConnection(t, b, b.Dev.Client, "h2")
-	idle := oneConnection(t, b, lost, "http/1.1")
+	losses := gatewaytest.Issue(t, second, "/lost", gatewaytest.NoNames())
+	via, stays := oneConnection(t, b, losses, "h2"), oneConnection(t, b, b.Dev.Client, "h2")
+	idle := oneConnection(t, b, losses, "http/1.1")
 	for _, via := range []*http.Client{via, stays, idle} {
 		b.Right(t, b.Send(t, toMembers(b, via)), `"sum":`)
 	}
-	stream := opened(t, b, forever(oneConnection(t, b, lost, "http/1.1")))
-	conn := b.DialUACP(t, "members", lost)
+	stream := opened(t, b, forever(oneConnection(t, b, losses, "http/1.1")))
+	conn := b.DialUACP(t, "members", losses)
 	gatewaytest.Must(t, gatewaytest.WriteFrameTo(conn, gatewaytest.FrameOf(t, uacp.FormBare, gatewaytest.Addition(b.Number()))))
 	_, err = gatewaytest.ReadFrameOf(conn)
 	gatewaytest.Must(t, err)
-	rpc := b.Remote(t, b.ClientTLS(t, lost))
+	rpc := b.Remote(t, b.ClientTLS(t, losses))
 	sent := gatewaytest.Request(t, "SendMessage", strings.Replace(gatewaytest.AddTo, "calculator", "members", 1))
 	if got := rpc.Call(t.Context(), "SendMessage", [][]byte{sent}); got.Code != "OK" {
 		t.Fatalf("before: %s", got.Code)
@@ -481,10 +481,10 @@ func TestAttack_StateFileShowsWebhookCredentials(t *testing.T) {
 		return `"id":"` + name + `","url":"https://hook.example/x","token":"` + token + `","authentication":{"scheme":"Bearer","credentials":"` + password + `"}`
 	}
 	begin := strings.Replace(gatewaytest.TextBody("how is it?"), `"params":{`, `"params":{"configuration":{"taskPushNotificationConfig":{`+hook("hook-one")+`}},`, 1)
-	asked := b.Send(t, gatewaytest.HTTPRequest{At: "/agents/forecast/a2a", Header: header, Body: begin})
-	id := regexp.MustCompile(`"task":\{"id":"([^"]+)"`).FindStringSubmatch(string(asked.Body))
+	request := b.Send(t, gatewaytest.HTTPRequest{At: "/agents/forecast/a2a", Header: header, Body: begin})
+	id := regexp.MustCompile(`"task":\{"id":"([^"]+)"`).FindStringSubmatch(string(request.Body))
 	if id == nil {
-		t.Fatalf("no task: %s", asked.Body)
+		t.Fatalf("no task: %s", request.Body)
 	}
 	call := func(method, params string) gatewaytest.Reply {
 		body := `{"jsonrpc":"2.0","id":1,"method":"` + method + `","params":{"taskId":"` + id[1] + `",` + params + `}}`

@@ -26,14 +26,14 @@ const listenWait = 5 * time.Second
 
 // listenAttacker opens connections that speak HTTP/1.1 byte by byte.
 type listenAttacker struct {
-	bed  *gatewaytest.Fixture
-	conf *tls.Config
-	from string // its network address
-	room int    // bytes that the operating system takes for it before it reads; 0: as usual
+	fixture *gatewaytest.Fixture
+	conf    *tls.Config
+	from    string // its network address
+	space   int    // bytes that the operating system takes for it before it reads; 0: as usual
 }
 
-// listenAttackerBed is one with a certificate of its own; path "": without.
-func listenAttackerBed(t *testing.T, b *gatewaytest.Fixture, path, from string) listenAttacker {
+// listenAttackerFixture is one with a certificate of its own; path "": without.
+func listenAttackerFixture(t *testing.T, b *gatewaytest.Fixture, path, from string) listenAttacker {
 	t.Helper()
 	var svid *identity.SVID
 	if path != "" {
@@ -41,7 +41,7 @@ func listenAttackerBed(t *testing.T, b *gatewaytest.Fixture, path, from string) 
 	}
 	conf := b.ClientTLS(t, svid)
 	conf.NextProtos, conf.ServerName = []string{"http/1.1"}, "127.0.0.1"
-	return listenAttacker{bed: b, conf: conf, from: from}
+	return listenAttacker{fixture: b, conf: conf, from: from}
 }
 
 // open makes a connection to a listener's address.
@@ -50,9 +50,9 @@ func (a listenAttacker) open(t *testing.T, at string) (*tls.Conn, error) {
 	where, err := url.Parse(at)
 	gatewaytest.Must(t, err)
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(a.from)}, Timeout: listenWait}
-	if a.room > 0 {
+	if a.space > 0 {
 		dialer.Control = func(_, _ string, c syscall.RawConn) (err error) {
-			return errors.Join(c.Control(func(fd uintptr) { err = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, a.room) }), err)
+			return errors.Join(c.Control(func(fd uintptr) { err = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, a.space) }), err)
 		}
 	}
 	raw, err := dialer.DialContext(t.Context(), "tcp", where.Host)
@@ -71,7 +71,7 @@ func (a listenAttacker) open(t *testing.T, at string) (*tls.Conn, error) {
 // post writes the header of a request, and so much of a body of size bytes.
 func (a listenAttacker) post(t *testing.T, conn *tls.Conn, path string, size int, header, part string) {
 	t.Helper()
-	_, err := io.WriteString(conn, "POST "+path+" HTTP/1.1\r\nHost: "+strings.TrimPrefix(a.bed.At.Public, "https://")+
+	_, err := io.WriteString(conn, "POST "+path+" HTTP/1.1\r\nHost: "+strings.TrimPrefix(a.fixture.At.Public, "https://")+
 		"\r\nContent-Type: application/json\r\nContent-Length: "+strconv.Itoa(size)+"\r\n"+header+"\r\n"+part)
 	if err != nil {
 		t.Logf("the gateway ended the connection: %v", err)
@@ -105,7 +105,7 @@ func connEnded(conn net.Conn, within time.Duration) bool {
 func TestAttack_UnfinishedBodiesTakeMemory(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{Config: config.Config{Limits: config.Limits{InFlightMiB: 32, Share: 16, BodyWait: config.Duration(3 * time.Second)}}})
-	mallory := listenAttackerBed(t, b, "/mallory", "127.0.0.1")
+	mallory := listenAttackerFixture(t, b, "/mallory", "127.0.0.1")
 	const bodies, size = 12, 1 << 20
 	conns := make([]*tls.Conn, bodies)
 	for i := range conns { // handshakes first: they take time, and a body that stops ends
@@ -158,9 +158,9 @@ func TestAttack_ReadersThatNeverReadHoldMemory(t *testing.T) {
 	b.Serve(t, "big", "mcp-v1", &gatewaytest.Fake{Conduct: func(w http.ResponseWriter, r *http.Request, good []byte) {
 		gatewaytest.Well(w, r, []byte(strings.Replace(string(good), "done", strings.Repeat("x", size), 1)))
 	}}, gatewaytest.Host{})
-	mallory := listenAttackerBed(t, b, "/mallory", "127.0.0.1")
-	mallory.room = 4096
-	const door = "/agents/big/mcp"
+	mallory := listenAttackerFixture(t, b, "/mallory", "127.0.0.1")
+	mallory.space = 4096
+	const endpoint = "/agents/big/mcp"
 	body := gatewaytest.CallBody("echo", "x")
 	var lines strings.Builder
 	for name, value := range gatewaytest.Mirror("tools/call", "echo") {
@@ -172,7 +172,7 @@ func TestAttack_ReadersThatNeverReadHoldMemory(t *testing.T) {
 		conn, err := mallory.open(t, b.At.Public)
 		gatewaytest.Must(t, err)
 		_ = conn.SetDeadline(time.Now().Add(gatewaytest.Patience))
-		mallory.post(t, conn, door, len(body), header, body)
+		mallory.post(t, conn, endpoint, len(body), header, body)
 		conns = append(conns, conn)
 	}
 	b.Works(t)
@@ -189,7 +189,7 @@ func TestAttack_ReadersThatNeverReadHoldMemory(t *testing.T) {
 		}
 	}
 	b.Works(t)
-	got := b.Send(t, gatewaytest.HTTPRequest{Via: b.Caller(t, b.SVID(t, "/mallory")), At: door, Body: body, Header: gatewaytest.Mirror("tools/call", "echo")})
+	got := b.Send(t, gatewaytest.HTTPRequest{Via: b.Caller(t, b.SVID(t, "/mallory")), At: endpoint, Body: body, Header: gatewaytest.Mirror("tools/call", "echo")})
 	if got.Status != http.StatusOK || len(got.Body) < size {
 		t.Errorf("a large answer that is read, of the same caller: %d, %d bytes", got.Status, len(got.Body))
 	}
@@ -300,22 +300,22 @@ func TestAttack_OneAddressHoldsAllConnections(t *testing.T) {
 	six := 6
 	limits := config.Limits{Connections: 64, ConnectionsPerAddress: &six, Share: 8, FirstRequest: config.Duration(10 * time.Minute)}
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{Config: config.Config{Limits: limits}})
-	open := func(at string) (held []*tls.Conn) { // none ends while others are opened
-		stranger := listenAttackerBed(t, b, "", "127.0.0.2")
+	open := func(at string) (waiting []*tls.Conn) { // none ends while others are opened
+		stranger := listenAttackerFixture(t, b, "", "127.0.0.2")
 		if !strings.HasPrefix(at, "https://") {
 			at, stranger.conf.NextProtos = "https://"+at, []string{"h2"}
 		}
 		for range 40 {
 			if conn, err := stranger.open(t, at); err == nil {
-				held = append(held, conn)
+				waiting = append(waiting, conn)
 			}
 		}
-		return held
+		return waiting
 	}
 	for name, at := range map[string]string{"HTTP": b.At.Public, "gRPC": b.RPC, "admin": b.At.Admin} {
-		held := open(at)
-		got := stillOpen(held)
-		for end := time.Now().Add(listenWait); got > six && time.Now().Before(end); got = stillOpen(held) {
+		waiting := open(at)
+		got := stillOpen(waiting)
+		for end := time.Now().Add(listenWait); got > six && time.Now().Before(end); got = stillOpen(waiting) {
 			continue // one that gave way may end a moment later
 		}
 		if got > six {
@@ -328,24 +328,24 @@ func TestAttack_OneAddressHoldsAllConnections(t *testing.T) {
 		if got := b.Send(t, b.Operator(http.MethodGet, "/api/agents", "", nil)); got.Status != http.StatusOK {
 			t.Errorf("%s: an operator gets %d", name, got.Status)
 		}
-		for _, conn := range held {
+		for _, conn := range waiting {
 			_ = conn.NetConn().Close()
 		}
 	}
 	t.Run("one identity", func(t *testing.T) {
-		mallory := listenAttackerBed(t, b, "/mallory", "127.0.0.3")
-		var held []*tls.Conn
+		mallory := listenAttackerFixture(t, b, "/mallory", "127.0.0.3")
+		var waiting []*tls.Conn
 		for range 12 {
 			conn, err := mallory.open(t, b.At.Public)
 			gatewaytest.Must(t, err)
-			held = append(held, conn)
+			waiting = append(waiting, conn)
 			_, err = io.WriteString(conn, "GET /.well-known/aepb HTTP/1.1\r\nHost: localhost\r\n\r\n")
 			gatewaytest.Must(t, err)
 			if got := connStatus(conn, listenWait); got != http.StatusOK {
 				t.Errorf("a call on a new connection, where others rest: %d", got)
 			}
 		}
-		if got := stillOpen(held); got != 8 {
+		if got := stillOpen(waiting); got != 8 {
 			t.Errorf("one identity holds %d connections, want 8", got)
 		}
 		codes := map[int]int{}
@@ -381,7 +381,7 @@ func TestAttack_IdleConnectionsAreHeld(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{Config: config.Config{Limits: config.Limits{FirstRequest: config.Duration(time.Second)}}})
 	for name, at := range map[string]string{"HTTP": b.At.Public, "gRPC": b.RPC, "admin": b.At.Admin} {
-		stranger := listenAttackerBed(t, b, "", "127.0.0.2")
+		stranger := listenAttackerFixture(t, b, "", "127.0.0.2")
 		if !strings.HasPrefix(at, "https://") {
 			at, stranger.conf.NextProtos = "https://"+at, []string{"h2"}
 		}

@@ -43,12 +43,12 @@ func ectsOf(t *testing.T, b *gatewaytest.Fixture, wid string) int {
 func TestAttack_OwnTokenMakesAMember(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
-	a, legs := b.Attacker(t), b.Work(t)
-	wid := legs[0].Workflow
+	a, directions := b.Attacker(t), b.Work(t)
+	wid := directions[0].Workflow
 	before := ectsOf(t, b, wid)
 	reads := func(when string) {
 		t.Helper()
-		for path, want := range map[string]int{"/workflows/" + wid: 404, "/ects/" + string(legs[0].ID): 404, "/ects/" + string(legs[1].ID): 404} {
+		for path, want := range map[string]int{"/workflows/" + wid: 404, "/ects/" + string(directions[0].ID): 404, "/ects/" + string(directions[1].ID): 404} {
 			if got := a.Get(t, path); got != want {
 				t.Errorf("%s: the attacker's GET of %s got %d, want %d", when, path, got, want)
 			}
@@ -61,8 +61,8 @@ func TestAttack_OwnTokenMakesAMember(t *testing.T) {
 	reads("before")
 	for name, parents := range map[string][]ect.ID{
 		"a root":                    nil,
-		"a child of our leg":        {legs[0].ID},
-		"a child of both legs":      {legs[0].ID, legs[1].ID},
+		"a child of our leg":        {directions[0].ID},
+		"a child of both legs":      {directions[0].ID, directions[1].ID},
 		"a child of an unknown one": {ect.NewID()},
 	} {
 		if got := a.Plant(t, ect.Claims{Workflow: wid, Parents: parents}); got.Status != http.StatusForbidden || len(got.Header.Values(ect.HeaderName)) != 0 {
@@ -105,15 +105,15 @@ func TestAttack_OwnTokenMakesAParty(t *testing.T) {
 	a.Plant(t, ect.Claims{ID: root, Workflow: checkpoint.Workflow})
 	// Its own work with the same agent, in a workflow of its own, is no way round.
 	own := b.Send(t, gatewaytest.HTTPRequest{Via: a.Client, At: "/agents/undo/a2a", Body: gatewaytest.TextBody("go"), Header: map[string]string{"A2A-Version": "1.0"}})
-	ownLeg := b.Proofs(t, own)[0]
+	ownDirection := b.Proofs(t, own)[0]
 	agent.Tell(func() { agent.Last = checkpoint })
 	for name, parents := range map[string][]ect.ID{
 		"the victim's checkpoint":              {checkpoint.ID},
 		"that and a planted child of it":       {checkpoint.ID, planted},
 		"a planted child of it":                {planted},
 		"that and a planted root":              {checkpoint.ID, root},
-		"that and a token of the attacker's":   {checkpoint.ID, ownLeg.ID},
-		"a token of the attacker's in its own": {ownLeg.ID},
+		"that and a token of the attacker's":   {checkpoint.ID, ownDirection.ID},
+		"a token of the attacker's in its own": {ownDirection.ID},
 	} {
 		asks := b.Rollback(t, a.Party, checkpoint.Workflow, parents...)
 		asks.Via = a.Client
@@ -243,11 +243,11 @@ func TestAttack_ReplyEvidenceOfAnotherWorkflow(t *testing.T) {
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
 	svid := b.SVID(t, "/witness")
 	agent, other := b.Party(t, svid), b.Party(t, b.SVID(t, "/other"))
-	var sign func(leg ect.Claims) string
+	var sign func(direction ect.Claims) string
 	f := &gatewaytest.Fake{Conduct: func(w http.ResponseWriter, r *http.Request, good []byte) {
-		leg, _, err := ect.ParseUnverified(r.Header.Get(ect.HeaderName))
+		direction, _, err := ect.ParseUnverified(r.Header.Get(ect.HeaderName))
 		if err == nil {
-			w.Header().Set(ect.HeaderName, sign(leg))
+			w.Header().Set(ect.HeaderName, sign(direction))
 		}
 		gatewaytest.Well(w, r, good)
 	}}
@@ -265,17 +265,17 @@ func TestAttack_ReplyEvidenceOfAnotherWorkflow(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		bound bool
-		sign  func(leg ect.Claims) string
+		sign  func(direction ect.Claims) string
 	}{
-		"the agent's, of our request": {true, func(leg ect.Claims) string {
-			return mint(agent, ect.Claims{Workflow: leg.Workflow, Parents: []ect.ID{leg.ID}})
+		"the agent's, of our request": {true, func(direction ect.Claims) string {
+			return mint(agent, ect.Claims{Workflow: direction.Workflow, Parents: []ect.ID{direction.ID}})
 		}},
 		"the agent's, of another workflow": {false, func(ect.Claims) string {
 			return mint(agent, ect.Claims{Workflow: foreign[0].Workflow, Parents: []ect.ID{foreign[0].ID}})
 		}},
-		"the agent's, a root": {false, func(leg ect.Claims) string { return mint(agent, ect.Claims{Workflow: leg.Workflow}) }},
-		"another issuer's, of our request": {false, func(leg ect.Claims) string {
-			return mint(other, ect.Claims{Workflow: leg.Workflow, Parents: []ect.ID{leg.ID}})
+		"the agent's, a root": {false, func(direction ect.Claims) string { return mint(agent, ect.Claims{Workflow: direction.Workflow}) }},
+		"another issuer's, of our request": {false, func(direction ect.Claims) string {
+			return mint(other, ect.Claims{Workflow: direction.Workflow, Parents: []ect.ID{direction.ID}})
 		}},
 	} {
 		sign = tc.sign
@@ -284,10 +284,10 @@ func TestAttack_ReplyEvidenceOfAnotherWorkflow(t *testing.T) {
 		if got.Status != http.StatusOK {
 			t.Fatalf("%s: got %d %s", name, got.Status, gatewaytest.Short(got.Body))
 		}
-		legs := b.Proofs(t, got)
-		unbound, _ := legs[1].Ext.Strings(ect.ExtUnboundEvidence)
-		if isParent := slices.Contains(legs[1].Parents, minted); isParent != tc.bound || !slices.Contains(legs[1].Parents, legs[0].ID) {
-			t.Errorf("%s: parents of the reply %v, the agent's token %s", name, legs[1].Parents, minted)
+		directions := b.Proofs(t, got)
+		unbound, _ := directions[1].Ext.Strings(ect.ExtUnboundEvidence)
+		if isParent := slices.Contains(directions[1].Parents, minted); isParent != tc.bound || !slices.Contains(directions[1].Parents, directions[0].ID) {
+			t.Errorf("%s: parents of the reply %v, the agent's token %s", name, directions[1].Parents, minted)
 		}
 		if declared := slices.Contains(unbound, string(minted)); declared == tc.bound {
 			t.Errorf("%s: declared as unbound %v, want %v", name, unbound, !tc.bound)
@@ -363,23 +363,23 @@ func TestAttack_OutsiderApproves(t *testing.T) {
 	agent := &gatewaytest.UACPFake{}
 	b.UACPAgent(t, "abacus", agent, "")
 	agent.Undo = b.Undoes(t, agent)
-	told := make(chan string, 8)
+	notified := make(chan string, 8)
 	hook := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		told <- r.Header.Get(ect.HeaderName)
+		notified <- r.Header.Get(ect.HeaderName)
 		w.WriteHeader(http.StatusNoContent)
 	}))
 	hook.TLS = gatewaytest.Serving(b.SVID(t, "/hook"))
 	hook.StartTLS()
 	t.Cleanup(hook.Close)
 	got := b.Send(t, gatewaytest.HTTPRequest{At: "/agents/abacus/a2a", Body: gatewaytest.AddBody(1), Header: map[string]string{"A2A-Version": "1.0"}})
-	legs := b.Proofs(t, got)
-	wid := legs[0].Workflow
+	directions := b.Proofs(t, got)
+	wid := directions[0].Workflow
 	if got := b.Send(t, gatewaytest.HTTPRequest{At: "/hitl/callbacks", Body: `{"wid":"` + wid + `","uri":"` + hook.URL + `"}`}); got.Status != http.StatusCreated {
 		t.Fatalf("the victim's hook: %d %s", got.Status, gatewaytest.Short(got.Body))
 	}
 	a := b.Attacker(t)
 	planted := ect.NewID()
-	a.Plant(t, ect.Claims{ID: planted, Workflow: wid, Parents: []ect.ID{legs[0].ID}, InputHash: legs[0].InputHash})
+	a.Plant(t, ect.Claims{ID: planted, Workflow: wid, Parents: []ect.ID{directions[0].ID}, InputHash: directions[0].InputHash})
 	attackerSVID, approverSVID, agentSVID := b.SVID(t, "/attacker"), b.SVID(t, gatewaytest.ApproverPath), b.SVID(t, "/abacus-impostor")
 	decide := func(by string, c ect.Claims) bool {
 		t.Helper()
@@ -403,12 +403,12 @@ func TestAttack_OutsiderApproves(t *testing.T) {
 		gatewaytest.Must(t, err)
 		return !strings.Contains(string(frame), "urn:aepb:problem")
 	}
-	about := ect.Claims{Parents: []ect.ID{legs[0].ID}, InputHash: legs[0].InputHash}
+	about := ect.Claims{Parents: []ect.ID{directions[0].ID}, InputHash: directions[0].InputHash}
 	other := about
 	other.InputHash = ect.Hash([]byte("something else"))
 	for name, accepted := range map[string]bool{
 		"an outsider":                      decide("attacker", about),
-		"an outsider, by its own token":    decide("attacker", ect.Claims{Parents: []ect.ID{planted}, InputHash: legs[0].InputHash}),
+		"an outsider, by its own token":    decide("attacker", ect.Claims{Parents: []ect.ID{planted}, InputHash: directions[0].InputHash}),
 		"an identity without the role":     decide("impostor", about),
 		"the one who asked for the work":   decide("requester", about),
 		"an approver, for another input":   decide("approver", other),
@@ -418,14 +418,14 @@ func TestAttack_OutsiderApproves(t *testing.T) {
 			t.Errorf("%s decides", name)
 		}
 	}
-	if len(told) != 0 {
+	if len(notified) != 0 {
 		t.Error("a forged decision was told")
 	}
 	if !decide("approver", about) {
 		t.Error("the approver's decision is refused")
 	}
 	select {
-	case <-told:
+	case <-notified:
 	case <-time.After(gatewaytest.Patience):
 		t.Error("the approver's decision was not told")
 	}
@@ -502,11 +502,11 @@ func TestAttack_ListedGatewayBringsItsUserIn(t *testing.T) {
 	first.Right(t, got, `"sum":`)
 	victims, _, err := ect.ParseUnverified(source)
 	gatewaytest.Must(t, err)
-	legs := first.Proofs(t, got)
+	directions := first.Proofs(t, got)
 	wid, before := victims.Workflow, ectsOf(t, first, victims.Workflow)
 	outside := func(when string) {
 		t.Helper()
-		for _, path := range []string{"/workflows/" + wid, "/ects/" + string(victims.ID), "/ects/" + string(legs[0].ID), "/ects/" + string(legs[1].ID)} {
+		for _, path := range []string{"/workflows/" + wid, "/ects/" + string(victims.ID), "/ects/" + string(directions[0].ID), "/ects/" + string(directions[1].ID)} {
 			if got := a.Get(t, path); got != http.StatusNotFound {
 				t.Errorf("%s: the attacker's GET of %s got %d, want 404", when, path, got)
 			}
@@ -525,13 +525,13 @@ func TestAttack_ListedGatewayBringsItsUserIn(t *testing.T) {
 		t.Fatalf("a token in a workflow of the attacker's own: %d", got.Status)
 	}
 	const onward = "/aepb/translate?from=a2a-v1&to=mcp-v1&dest=calculator"
-	for name, id := range map[string]ect.ID{"the victim's id": victims.ID, "our leg's id": legs[0].ID, "an id planted before": namesake, "an id of its own": ""} {
+	for name, id := range map[string]ect.ID{"the victim's id": victims.ID, "our leg's id": directions[0].ID, "an id planted before": namesake, "an id of its own": ""} {
 		for _, size := range []string{"large", "small"} {
 			second, body := second, gatewaytest.AddBody(first.Number())
 			c := ect.Claims{ID: id, Workflow: wid, Audience: []string{second.Self(), first.Self()}, OutputHash: ect.Hash([]byte(body))}
 			switch {
 			case size == "small":
-				c.Parents = []ect.ID{legs[1].ID}
+				c.Parents = []ect.ID{directions[1].ID}
 			case id == victims.ID || id == namesake:
 				second = first.Beside(t, gateway2, config.Config{}) // it has never heard of any of this
 				second.Knows(t, first)
@@ -592,6 +592,6 @@ func TestListedGateway_CarriesItsUsers(t *testing.T) {
 			t.Errorf("the user reads its own workflow: %d, want 200", got)
 		}
 	}
-	legs := first.Work(t)
-	ask("a member of the workflow", ect.Claims{Workflow: legs[0].Workflow, Parents: []ect.ID{legs[1].ID}}, first.Client, first.Me)
+	directions := first.Work(t)
+	ask("a member of the workflow", ect.Claims{Workflow: directions[0].Workflow, Parents: []ect.ID{directions[1].ID}}, first.Client, first.Me)
 }

@@ -128,9 +128,9 @@ func TestAttack_FullGroupRefusesOtherRequests(t *testing.T) {
 	if n := refused.Load(); n > 0 {
 		t.Errorf("%d of 150 streams were refused", n)
 	}
-	kept, err := b.Stored.Entries.List(t.Context(), store.KindTask, string(who.ID)+"\x00calculator", "", 200)
-	if most := state.KindShare(32); err != nil || len(kept) == 0 || len(kept) > most {
-		t.Errorf("%d tasks are kept, %v, want at most %d", len(kept), err, most)
+	stored, err := b.Stored.Entries.List(t.Context(), store.KindTask, string(who.ID)+"\x00calculator", "", 200)
+	if most := state.KindShare(32); err != nil || len(stored) == 0 || len(stored) > most {
+		t.Errorf("%d tasks are kept, %v, want at most %d", len(stored), err, most)
 	}
 }
 

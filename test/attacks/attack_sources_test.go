@@ -96,15 +96,15 @@ func TestAttack_StoredAnswerOfAnOperationThatIsNotPermittedNow(t *testing.T) {
 func TestAttack_ApproverJoinsByItsDecision(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
-	legs := b.Work(t)
-	wid := legs[0].Workflow
+	directions := b.Work(t)
+	wid := directions[0].Workflow
 	svid := b.SVID(t, gatewaytest.ApproverPath)
 	approver := gatewaytest.Attacker{Fixture: b, Party: b.Party(t, svid), Client: b.Caller(t, svid)}
 	decision := ect.NewID()
 	body := gatewaytest.AddBody(b.Number())
 	token := ecttest.Mint(t, approver.Party, ecttest.Recipe{Claims: ect.Claims{
-		ID: decision, Act: ect.ActApprovalGranted, Audience: []string{b.Self()}, Workflow: wid, Parents: []ect.ID{legs[0].ID},
-		InputHash: legs[0].InputHash, OutputHash: ect.Hash([]byte(body)),
+		ID: decision, Act: ect.ActApprovalGranted, Audience: []string{b.Self()}, Workflow: wid, Parents: []ect.ID{directions[0].ID},
+		InputHash: directions[0].InputHash, OutputHash: ect.Hash([]byte(body)),
 	}})
 	if got := b.Send(t, gatewaytest.HTTPRequest{Via: approver.Client, At: gatewaytest.ToNobody, Body: body, Tokens: []string{token}}); got.Status != http.StatusForbidden {
 		t.Errorf("a message that is no decision: %d, want 403", got.Status)
@@ -183,8 +183,8 @@ func TestAttack_RollbackResultOfAnotherIssuer(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	b.List(t, "undo", "a2a-v1", server.URL+"/agent", gatewaytest.Host{Plain: true})
-	agent.Other = func(w http.ResponseWriter, asked, _ string) {
-		request, _, err := ect.ParseUnverified(asked)
+	agent.Other = func(w http.ResponseWriter, requested, _ string) {
+		request, _, err := ect.ParseUnverified(requested)
 		if err != nil {
 			w.WriteHeader(http.StatusBadRequest)
 			return

@@ -117,7 +117,7 @@ func (agent) Cancel(_ context.Context, ec *a2asrv.ExecutorContext) iter.Seq2[a2a
 }
 
 func (a agent) events(ec *a2asrv.ExecutorContext) []a2a.Event {
-	said := func(parts ...*a2a.Part) *a2a.Message {
+	answer := func(parts ...*a2a.Part) *a2a.Message {
 		return a2a.NewMessageForTask(a2a.MessageRoleAgent, ec, parts...)
 	}
 	message, events := ec.Message, []a2a.Event(nil)
@@ -129,15 +129,15 @@ func (a agent) events(ec *a2asrv.ExecutorContext) []a2a.Event {
 	p, ok := a.plays[skillOf(message)]
 	switch {
 	case !ok:
-		return append(events, a2a.NewStatusUpdateEvent(ec, a2a.TaskStateRejected, said(a2a.NewTextPart("no such skill"))))
+		return append(events, a2a.NewStatusUpdateEvent(ec, a2a.TaskStateRejected, answer(a2a.NewTextPart("no such skill"))))
 	case p.failed != "":
-		return append(events, a2a.NewStatusUpdateEvent(ec, a2a.TaskStateFailed, said(a2a.NewTextPart(p.failed))))
+		return append(events, a2a.NewStatusUpdateEvent(ec, a2a.TaskStateFailed, answer(a2a.NewTextPart(p.failed))))
 	}
 	if next := p.next(ec.StoredTask); next != nil {
-		return append(events, a2a.NewStatusUpdateEvent(ec, a2a.TaskStateInputRequired, said(next.parts()...)))
+		return append(events, a2a.NewStatusUpdateEvent(ec, a2a.TaskStateInputRequired, answer(next.parts()...)))
 	}
 	for _, step := range p.steps {
-		events = append(events, a2a.NewStatusUpdateEvent(ec, a2a.TaskStateWorking, said(a2a.NewTextPart(step))))
+		events = append(events, a2a.NewStatusUpdateEvent(ec, a2a.TaskStateWorking, answer(a2a.NewTextPart(step))))
 	}
 	artifact := a2a.NewArtifactEvent(ec, p.parts...)
 	artifact.LastChunk = true

@@ -91,10 +91,10 @@ func TestTasks_ToolsThatRequireTasks(t *testing.T) {
 		t.Run(tc.version+" "+tc.tool, func(t *testing.T) {
 			http := gateway.Client()
 			t.Cleanup(http.CloseIdleConnections)
-			asked := ""
+			requested := ""
 			client := mcp.NewClient(&mcp.Implementation{Name: "plain", Version: "1"}, &mcp.ClientOptions{
 				ElicitationHandler: func(_ context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
-					asked = r.Params.Message
+					requested = r.Params.Message
 					return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"confirm": true}}, nil
 				},
 			})
@@ -108,9 +108,9 @@ func TestTasks_ToolsThatRequireTasks(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			said, ok := result.Content[0].(*mcp.TextContent)
-			if !ok || !strings.Contains(said.Text, tc.says) || !strings.Contains(asked, tc.asks) {
-				t.Errorf("it said %+v after it asked %q", result.Content[0], asked)
+			answer, ok := result.Content[0].(*mcp.TextContent)
+			if !ok || !strings.Contains(answer.Text, tc.says) || !strings.Contains(requested, tc.asks) {
+				t.Errorf("it said %+v after it asked %q", result.Content[0], requested)
 			}
 		})
 	}

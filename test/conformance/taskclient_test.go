@@ -98,7 +98,7 @@ func until(t *testing.T, client *a2aclient.Client, id a2a.TaskID, want func(*a2a
 	}
 }
 
-func said(task *a2a.Task) string {
+func reply(task *a2a.Task) string {
 	for _, artifact := range task.Artifacts {
 		for _, part := range artifact.Parts {
 			if text := part.Text(); text != "" {
@@ -111,7 +111,7 @@ func said(task *a2a.Task) string {
 
 func a2aWaits(t *testing.T, client *a2aclient.Client) {
 	task := sent(t, client, calling("slow_compute", `{"seconds":1,"label":"x"}`))
-	if task.Status.State != a2a.TaskStateCompleted || said(task) != "computed x" {
+	if task.Status.State != a2a.TaskStateCompleted || reply(task) != "computed x" {
 		t.Errorf("it ends as %+v", task)
 	}
 	if failed := sent(t, client, calling("failing_job", `{}`)); failed.Status.State != a2a.TaskStateFailed {
@@ -151,7 +151,7 @@ func a2aPolls(t *testing.T, client *a2aclient.Client) {
 		t.Errorf("it begins as %+v", begun)
 	}
 	ended := until(t, client, begun.ID, func(task *a2a.Task) bool { return task.Status.State.Terminal() })
-	if ended.Status.State != a2a.TaskStateCompleted || said(ended) != "computed x" {
+	if ended.Status.State != a2a.TaskStateCompleted || reply(ended) != "computed x" {
 		t.Errorf("it ends as %+v", ended)
 	}
 }
@@ -170,13 +170,13 @@ func a2aCancels(t *testing.T, client *a2aclient.Client) {
 }
 
 func a2aIsAsked(t *testing.T, client *a2aclient.Client) {
-	asked := sent(t, client, calling("confirm_delete", `{"filename":"f"}`))
-	if asked.Status.State != a2a.TaskStateInputRequired {
-		t.Fatalf("it begins as %+v", asked)
+	request := sent(t, client, calling("confirm_delete", `{"filename":"f"}`))
+	if request.Status.State != a2a.TaskStateInputRequired {
+		t.Fatalf("it begins as %+v", request)
 	}
-	answer := a2a.NewMessageForTask(a2a.MessageRoleUser, asked, a2a.NewDataPart(map[string]any{"confirm": true}))
+	answer := a2a.NewMessageForTask(a2a.MessageRoleUser, request, a2a.NewDataPart(map[string]any{"confirm": true}))
 	ended := sent(t, client, &a2a.SendMessageRequest{Message: answer})
-	if ended.Status.State != a2a.TaskStateCompleted || said(ended) != "deleted f" {
+	if ended.Status.State != a2a.TaskStateCompleted || reply(ended) != "deleted f" {
 		t.Errorf("it ends as %+v", ended)
 	}
 }

@@ -117,8 +117,8 @@ func leadsTo(leaf *x509.Certificate, between []*x509.Certificate, roots *x509.Ce
 }
 
 // digest is how an ECT names bytes.
-func digest(octets []byte) string {
-	sum := sha256.Sum256(octets)
+func digest(bytes []byte) string {
+	sum := sha256.Sum256(bytes)
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 

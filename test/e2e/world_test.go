@@ -349,17 +349,17 @@ func takeTokens(_ context.Context, _ *world, ts *testscript.TestScript, args []s
 		ID       string `json:"jti"`
 		Workflow string `json:"wid"`
 	}
-	var said struct {
+	var answer struct {
 		token         // one that was signed
 		ECTs  []token `json:"ects"` // those of an exchange
 	}
-	if err := json.Unmarshal([]byte(ts.ReadFile(args[0])), &said); err != nil {
+	if err := json.Unmarshal([]byte(ts.ReadFile(args[0])), &answer); err != nil {
 		return err
 	}
-	if said.Compact != "" {
-		said.ECTs = append(said.ECTs, said.token)
+	if answer.Compact != "" {
+		answer.ECTs = append(answer.ECTs, answer.token)
 	}
-	for i, token := range said.ECTs {
+	for i, token := range answer.ECTs {
 		ts.Setenv("TOKEN"+strconv.Itoa(i+1), token.Compact)
 		ts.Setenv("JTI"+strconv.Itoa(i+1), token.ID)
 		ts.Setenv("WID", token.Workflow)

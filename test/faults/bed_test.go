@@ -26,15 +26,15 @@ const (
 	stopTimeout  = 40 * time.Second // for the gateway and its agents to end in
 )
 
-// bed is the real gateway, and agents that behave.
-type bed struct {
+// fixture is the real gateway, and agents that behave.
+type fixture struct {
 	*devgateway.Process
 	worker  *peers.A2AAgent
 	modern  *peers.MCPServer
 	classic *peers.MCPServer // with sessions
 }
 
-func newBed(t *testing.T) *bed {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	dir := t.TempDir()
 	config := filepath.Join(dir, "gateway.yaml")
@@ -46,7 +46,7 @@ func newBed(t *testing.T) *bed {
 	})
 	must(t, err)
 	stopLater(t, process.Stop)
-	b := &bed{Process: process}
+	b := &fixture{Process: process}
 	deps := func(name string) peers.Deps {
 		conf, err := b.PeerTLS(name)
 		must(t, err)
@@ -89,7 +89,7 @@ type listener struct {
 	newest string
 }
 
-func (b *bed) listener(t *testing.T) *listener {
+func (b *fixture) listener(t *testing.T) *listener {
 	t.Helper()
 	l := &listener{Client: b.Client(b.ClientSVID())}
 	next := l.Transport
@@ -108,8 +108,8 @@ func (b *bed) listener(t *testing.T) *listener {
 	return l
 }
 
-// said is the newest answer as far as it was read.
-func (l *listener) said() string {
+// answer is the newest answer as far as it was read.
+func (l *listener) answer() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.newest

@@ -42,7 +42,7 @@ type spoiled struct {
 }
 
 // newProxy starts a proxy before the agent at a base URL.
-func newProxy(t *testing.T, b *bed, agent string, f fault) *proxy {
+func newProxy(t *testing.T, b *fixture, agent string, f fault) *proxy {
 	t.Helper()
 	p := &proxy{agent: agent, next: b.Client(), fault: f, over: make(chan struct{})}
 	conf, err := b.PeerTLS("proxy")

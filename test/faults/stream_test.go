@@ -54,10 +54,10 @@ func progressToken(body []byte) string {
 // streamTrials are streams that begin well.
 func streamTrials() []trial {
 	list := []struct {
-		name  string
-		then  func(x *spoiled, rest string)
-		code  string
-		asked outcome
+		name      string
+		then      func(x *spoiled, rest string)
+		code      string
+		requested outcome
 	}{
 		{"reset", func(x *spoiled, _ string) { reset(x.raw()) }, unreachable, answer},
 		{"ends without its end", func(*spoiled, string) {}, badReply, answer},
@@ -75,7 +75,7 @@ func streamTrials() []trial {
 	}
 	out := make([]trial, len(list))
 	for i, l := range list {
-		out[i] = trial{name: "then " + l.name, fault: mid(l.then), code: l.code, asked: l.asked}
+		out[i] = trial{name: "then " + l.name, fault: mid(l.then), code: l.code, requested: l.requested}
 	}
 	return out
 }
@@ -99,8 +99,8 @@ func streamClients() []client {
 }
 
 func streaming(ctx context.Context, l *listener, at, skill string) (string, error) {
-	door := a2a.NewAgentInterface(at, a2a.TransportProtocolJSONRPC)
-	agent, err := a2aclient.NewFromEndpoints(ctx, []*a2a.AgentInterface{door},
+	endpoint := a2a.NewAgentInterface(at, a2a.TransportProtocolJSONRPC)
+	agent, err := a2aclient.NewFromEndpoints(ctx, []*a2a.AgentInterface{endpoint},
 		a2aclient.WithDefaultsDisabled(), a2aclient.WithJSONRPCTransport(l.Client))
 	if err != nil {
 		return "", err
@@ -156,7 +156,7 @@ func progressing(ctx context.Context, l *listener, at, skill string, old bool) (
 func TestStreams_EveryFault(t *testing.T) {
 	t.Parallel()
 	packed()
-	b := newBed(t)
+	b := newFixture(t)
 	var group errgroup.Group
 	group.SetLimit(atOnce)
 	run := func(name string, f func(t *testing.T)) {

@@ -26,11 +26,11 @@ const atOnce = 6
 
 // trial is a fault and what must come of it.
 type trial struct {
-	name  string
-	fault fault
-	code  string // empty: the call succeeds
-	calls int64  // that may reach the agent's door; default 1
-	asked outcome
+	name      string
+	fault     fault
+	code      string // empty: the call succeeds
+	calls     int64  // that may reach the agent's door; default 1
+	requested outcome
 }
 
 // outcome is what comes instead where an A2A agent's task was heard of, and the
@@ -46,13 +46,13 @@ func trials() []trial {
 	return []trial{
 		{name: "slow", fault: slow, code: timeout},
 		{name: "half-open", fault: halfOpen, code: timeout},
-		{name: "reset in the middle", fault: resets, code: unreachable, asked: answer},
+		{name: "reset in the middle", fault: resets, code: unreachable, requested: answer},
 		{name: "hangs up", fault: hangsUp, code: unreachable},
 		{name: "empty", fault: empty, code: badReply},
 		{name: "HTML", fault: html, code: badReply},
 		{name: "redirect", fault: redirect, code: badReply},
 		{name: "wrong id", fault: otherID, code: badReply},
-		{name: "truncated", fault: truncated, code: badReply, asked: answer},
+		{name: "truncated", fault: truncated, code: badReply, requested: answer},
 		{name: "a stream without its answer", fault: noAnswer, code: badReply},
 		{name: "gzip bomb", fault: bomb, code: badReply},
 	}
@@ -99,7 +99,7 @@ type upstream struct {
 	own                             []trial
 }
 
-func (b *bed) upstreams() []upstream {
+func (b *fixture) upstreams() []upstream {
 	return []upstream{
 		{name: "A2A agent", binding: "a2a-v1", url: b.worker.URL(), skill: peers.ConciergeSkill},
 		{name: "MCP server", binding: "mcp-v1", url: base(b.modern.URL()), path: "/mcp", skill: "echo"},
@@ -115,7 +115,7 @@ func (b *bed) upstreams() []upstream {
 func TestUnary_EveryFault(t *testing.T) {
 	t.Parallel()
 	packed() // takes longer than an agent has
-	b := newBed(t)
+	b := newFixture(t)
 	t.Run("faults", func(t *testing.T) {
 		var group errgroup.Group
 		group.SetLimit(atOnce)
@@ -142,13 +142,13 @@ func TestUnary_EveryFault(t *testing.T) {
 	})
 }
 
-func (b *bed) try(t *testing.T, name string, u upstream, c client, tr trial) {
+func (b *fixture) try(t *testing.T, name string, u upstream, c client, tr trial) {
 	t.Helper()
 	p := newProxy(t, b, u.url, tr.fault)
 	must(t, b.AddAgent(t.Context(), name, u.binding, p.URL+u.path))
 	l := b.listener(t)
 	began := time.Now()
-	said, err := c.call(t, l, b.Public+"/agents/"+name, u.skill)
+	text, err := c.call(t, l, b.Public+"/agents/"+name, u.skill)
 	if took := time.Since(began); took > agentTimeout+patience {
 		t.Errorf("the caller waited for %v", took)
 	}
@@ -156,15 +156,15 @@ func (b *bed) try(t *testing.T, name string, u upstream, c client, tr trial) {
 		t.Errorf("the agent was called %d times", calls)
 	}
 	code := tr.code
-	if u.binding == "a2a-v1" && !strings.HasPrefix(c.name, "A2A") && tr.asked != same {
+	if u.binding == "a2a-v1" && !strings.HasPrefix(c.name, "A2A") && tr.requested != same {
 		code = ""
 	}
 	switch {
-	case code == "" && (err != nil || !strings.Contains(said, "hello")):
-		t.Errorf("got %q, %v", said, err)
+	case code == "" && (err != nil || !strings.Contains(text, "hello")):
+		t.Errorf("got %q, %v", text, err)
 	case code != "" && err == nil:
-		t.Fatalf("a false success: %q", said)
-	case code != "" && !strings.Contains(l.said(), `"code":"`+code+`"`):
-		t.Errorf("got %v (%s), want %s", err, l.said(), code)
+		t.Fatalf("a false success: %q", text)
+	case code != "" && !strings.Contains(l.answer(), `"code":"`+code+`"`):
+		t.Errorf("got %v (%s), want %s", err, l.answer(), code)
 	}
 }

@@ -105,16 +105,16 @@ func a2aGoText(t *testing.T, g *gw) {
 	})
 	t.Run("a schema that text cannot fill is asked for, and filled", func(t *testing.T) {
 		who := g.authenticated(t)
-		asked, err := peers.A2ACall(t.Context(), who.client, g.agentURL("forecast"), said("Oslo, please"))
-		if err != nil || asked.State() != a2a.TaskStateInputRequired {
-			t.Fatalf("%v: %v", asked, err)
+		request, err := peers.A2ACall(t.Context(), who.client, g.agentURL("forecast"), said("Oslo, please"))
+		if err != nil || request.State() != a2a.TaskStateInputRequired {
+			t.Fatalf("%v: %v", request, err)
 		}
 		e := only(t, who.wire.exchanges())
 		if !strings.Contains(e.Response, `"required":["city","day"]`) {
 			t.Errorf("the question is %s", e.Response)
 		}
 		answer := typed("weather", `{"city":"Oslo","day":"today"}`)
-		answer.TaskID, answer.ContextID = asked.Task.ID, asked.Task.ContextID
+		answer.TaskID, answer.ContextID = request.Task.ID, request.Task.ContextID
 		answer.Parts = a2a.ContentParts{a2a.NewDataPart(map[string]any{"city": "Oslo", "day": "today"})}
 		done, err := peers.A2ACall(t.Context(), who.client, g.agentURL("forecast"), answer)
 		if err != nil || done.State() != a2a.TaskStateCompleted {

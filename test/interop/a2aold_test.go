@@ -69,7 +69,7 @@ func a2aOldClient(t *testing.T, g *gw) {
 }
 
 // oldAgent answers every message with what it heard, in the words of 0.3.
-func oldAgent(t *testing.T, g *gw) (url string, heard func() []peers.Received) {
+func oldAgent(t *testing.T, g *gw) (url string, received func() []peers.Received) {
 	t.Helper()
 	var mu sync.Mutex
 	var got []peers.Received
@@ -113,7 +113,7 @@ func oldAgent(t *testing.T, g *gw) (url string, heard func() []peers.Received) {
 
 func a2aOldAgent(t *testing.T, g *gw) {
 	t.Helper()
-	url, heard := oldAgent(t, g)
+	url, received := oldAgent(t, g)
 	g.list(t, "old", "a2a-v1", url)
 	t.Run("MCP", func(t *testing.T) {
 		who := g.authenticated(t)
@@ -121,7 +121,7 @@ func a2aOldAgent(t *testing.T, g *gw) {
 		if err != nil || got.Result.IsError || !strings.Contains(got.Text(), "good evening") {
 			t.Fatalf("%+v: %v", got.Result, err)
 		}
-		check(t, g.auditor().answered(only(t, who.wire.exchanges()), who.id, heard()))
+		check(t, g.auditor().answered(only(t, who.wire.exchanges()), who.id, received()))
 	})
 	t.Run("A2A 1.0", func(t *testing.T) {
 		who := g.authenticated(t)
@@ -129,7 +129,7 @@ func a2aOldAgent(t *testing.T, g *gw) {
 		if err != nil || got.Text() != "good evening" {
 			t.Fatalf("%q: %v", got.Text(), err)
 		}
-		check(t, g.auditor().answered(only(t, who.wire.exchanges()), who.id, heard()))
+		check(t, g.auditor().answered(only(t, who.wire.exchanges()), who.id, received()))
 	})
 	t.Run("A2A 0.3", func(t *testing.T) {
 		who := g.authenticated(t)
@@ -137,6 +137,6 @@ func a2aOldAgent(t *testing.T, g *gw) {
 		if !bytes.Contains(answer, []byte(`"kind":"text"`)) || !bytes.Contains(answer, []byte("good evening")) {
 			t.Errorf("got %s", answer)
 		}
-		check(t, g.auditor().answered(only(t, who.wire.exchanges()), who.id, heard()))
+		check(t, g.auditor().answered(only(t, who.wire.exchanges()), who.id, received()))
 	})
 }

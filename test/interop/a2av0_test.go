@@ -117,7 +117,7 @@ func (repeater) Cancel(context.Context, *a2asrv.ExecutorContext) iter.Seq2[a2a.E
 }
 
 // repeats starts an agent of 0.3 that is reached in one way, at /agent.
-func repeats(t *testing.T, g *gw, name string, over a2a.TransportProtocol, door http.Handler) (url string) {
+func repeats(t *testing.T, g *gw, name string, over a2a.TransportProtocol, endpoint http.Handler) (url string) {
 	t.Helper()
 	server := httptest.NewUnstartedServer(nil)
 	server.TLS = g.peerTLS(t, name)
@@ -133,8 +133,8 @@ func repeats(t *testing.T, g *gw, name string, over a2a.TransportProtocol, door 
 		Skills: []a2a.AgentSkill{{ID: "repeat", Name: "Repeat", Description: "Repeats", Tags: []string{"t"}}},
 	}
 	mux.Handle(a2asrv.WellKnownAgentCardPath, a2asrv.NewAgentCardHandler(a2av0.NewStaticAgentCardProducer(card)))
-	mux.Handle("/agent", door)
-	mux.Handle("/agent/", http.StripPrefix("/agent", door))
+	mux.Handle("/agent", endpoint)
+	mux.Handle("/agent/", http.StripPrefix("/agent", endpoint))
 	return server.URL
 }
 

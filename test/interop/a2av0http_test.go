@@ -63,7 +63,7 @@ func a2aOldHTTPClient(t *testing.T, g *gw) {
 }
 
 // heardBy keeps the messages that a handler is asked.
-func heardBy(door http.Handler) (recording http.Handler, heard func() []peers.Received) {
+func heardBy(endpoint http.Handler) (recording http.Handler, received func() []peers.Received) {
 	var mu sync.Mutex
 	var got []peers.Received
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -72,7 +72,7 @@ func heardBy(door http.Handler) (recording http.Handler, heard func() []peers.Re
 			mu.Lock()
 			got = append(got, peers.Received{Method: r.Method, Path: r.URL.Path, Evidence: r.Header.Values("Execution-Context"), Body: body})
 			mu.Unlock()
-			door.ServeHTTP(w, r)
+			endpoint.ServeHTTP(w, r)
 		}), func() []peers.Received {
 			mu.Lock()
 			defer mu.Unlock()
@@ -82,8 +82,8 @@ func heardBy(door http.Handler) (recording http.Handler, heard func() []peers.Re
 
 func a2aOldHTTPAgent(t *testing.T, g *gw) {
 	t.Helper()
-	door, heard := heardBy(a2av0.NewRESTHandler(a2asrv.NewHandler(repeater{})))
-	g.list(t, "old-http", "a2a-v1", repeats(t, g, "old-http", a2a.TransportProtocolHTTPJSON, door))
+	endpoint, received := heardBy(a2av0.NewRESTHandler(a2asrv.NewHandler(repeater{})))
+	g.list(t, "old-http", "a2a-v1", repeats(t, g, "old-http", a2a.TransportProtocolHTTPJSON, endpoint))
 	file := a2a.NewRawPart([]byte{0, 1, 0xff})
 	file.Filename, file.MediaType = "f.bin", "application/octet-stream"
 	t.Run("MCP", func(t *testing.T) {
@@ -97,7 +97,7 @@ func a2aOldHTTPAgent(t *testing.T, g *gw) {
 		if !strings.Contains(e.Response, `"blob":"AAH/"`) {
 			t.Errorf("the file came back otherwise: %s", e.Response)
 		}
-		check(t, g.auditor().answered(e, who.id, heard()))
+		check(t, g.auditor().answered(e, who.id, received()))
 	})
 	t.Run("A2A 1.0", func(t *testing.T) {
 		who := g.authenticated(t)
@@ -114,7 +114,7 @@ func a2aOldHTTPAgent(t *testing.T, g *gw) {
 		if !bytes.Equal(parts[2].Raw(), file.Raw()) || parts[2].Filename != "f.bin" {
 			t.Errorf("the file came back as %+v", parts[2])
 		}
-		check(t, g.auditor().answered(only(t, who.wire.exchanges()), who.id, heard()))
+		check(t, g.auditor().answered(only(t, who.wire.exchanges()), who.id, received()))
 	})
 	t.Run("A2A 0.3", func(t *testing.T) {
 		for name, over := range map[string]func(caller) (a2a.SendMessageResult, error){
@@ -131,7 +131,7 @@ func a2aOldHTTPAgent(t *testing.T, g *gw) {
 			if err != nil || !ok || task.Status.State != a2a.TaskStateCompleted || !bytes.Equal(task.Artifacts[0].Parts[0].Raw(), file.Raw()) {
 				t.Errorf("%s: got %+v: %v", name, got, err)
 			}
-			check(t, g.auditor().answered(only(t, who.wire.exchanges()), who.id, heard()))
+			check(t, g.auditor().answered(only(t, who.wire.exchanges()), who.id, received()))
 		}
 	})
 	t.Run("its refusal", func(t *testing.T) {
@@ -145,7 +145,7 @@ func a2aOldHTTPAgent(t *testing.T, g *gw) {
 			t.Errorf("code %d in %s", code, e.Response)
 		}
 	})
-	for _, r := range heard() {
+	for _, r := range received() {
 		if r.Path != "/v1/message:send" {
 			t.Errorf("asked at %s", r.Path)
 		}

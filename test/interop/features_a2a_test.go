@@ -246,7 +246,7 @@ func (r *a2aFeatureRun) answer(t *testing.T, part *a2a.Part) string {
 func (r *a2aFeatureRun) all(t *testing.T) {
 	t.Helper()
 	if r.MCP {
-		r.asked(t)
+		r.requested(t)
 	}
 	r.webhooks(t)
 	r.subscribed(t)
@@ -254,7 +254,7 @@ func (r *a2aFeatureRun) all(t *testing.T) {
 	r.filters(t)
 }
 
-func (r *a2aFeatureRun) asked(t *testing.T) {
+func (r *a2aFeatureRun) requested(t *testing.T) {
 	t.Helper()
 	ask := func() { r.send(t, r.want("ask"), nil) }
 	for what, content := range map[string]string{

@@ -54,10 +54,10 @@ func addShyTool(server *mcp.Server) {
 	server.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
 		return func(ctx context.Context, method string, request mcp.Request) (mcp.Result, error) {
 			result, err := next(ctx, method, request)
-			asked, ok := request.(*mcp.ListToolsRequest)
+			requested, ok := request.(*mcp.ListToolsRequest)
 			list, lists := result.(*mcp.ListToolsResult)
 			if can := (&mcp.ClientCapabilities{}); ok && lists && err == nil {
-				if c := asked.ClientCapabilities(); c != nil {
+				if c := requested.ClientCapabilities(); c != nil {
 					can = c
 				}
 				list.Tools = slices.DeleteFunc(list.Tools, func(tool *mcp.Tool) bool { return tool.Name == shyTool && can.Elicitation == nil })
@@ -73,17 +73,17 @@ type mcpFeatureAgent struct {
 	Job      string `json:"job"`
 }
 
-type newsAgent struct {
+type notificationAgent struct {
 	Endpoint string `json:"endpoint"`
 	URI      string `json:"uri"`
 }
 
 // mcpFeatureJob is what a client has to do, as mcp-features.mjs reads it.
 type mcpFeatureJob struct {
-	Mode   string                     `json:"mode"`
-	Agents map[string]mcpFeatureAgent `json:"agents"`
-	News   map[string]newsAgent       `json:"news"`
-	Plain  string                     `json:"plain"` // has no skills
+	Mode   string                       `json:"mode"`
+	Agents map[string]mcpFeatureAgent   `json:"agents"`
+	News   map[string]notificationAgent `json:"news"`
+	Plain  string                       `json:"plain"` // has no skills
 }
 
 type mcpFeatureReport struct {
@@ -104,9 +104,9 @@ func mcpFeatures(t *testing.T, g *gw) {
 		"MCP over SSE, " + legacyMCP: g.shopOverSSE(t, "call-shop-sse"),
 	}
 	g.carded(t, "call-plain", func(card *a2a.AgentCard) { card.Skills = []a2a.AgentSkill{} })
-	news := map[string]newsAgent{}
-	for _, room := range []*newsroom{g.newsroom(t, "feature-news-modern", true), g.newsroom(t, "feature-news-legacy", false)} {
-		news[room.name] = newsAgent{g.agentURL(room.name) + "/mcp", newsURI}
+	notification := map[string]notificationAgent{}
+	for _, space := range []*newsroom{g.newsroom(t, "feature-news-modern", true), g.newsroom(t, "feature-news-legacy", false)} {
+		notification[space.name] = notificationAgent{g.agentURL(space.name) + "/mcp", notificationURI}
 	}
 	for way, c := range map[string]struct {
 		mode, version string
@@ -116,7 +116,7 @@ func mcpFeatures(t *testing.T, g *gw) {
 		modernMCP + " in JavaScript": {"auto", modernMCP, g.jsMCPFeatures}, legacyMCP + " in JavaScript": {"legacy", legacyMCP, g.jsMCPFeatures},
 	} {
 		t.Run(way, func(t *testing.T) {
-			job := mcpFeatureJob{Mode: c.mode, News: news, Plain: g.agentURL("call-plain") + "/mcp", Agents: map[string]mcpFeatureAgent{}}
+			job := mcpFeatureJob{Mode: c.mode, News: notification, Plain: g.agentURL("call-plain") + "/mcp", Agents: map[string]mcpFeatureAgent{}}
 			for name, at := range agents {
 				job.Agents[name] = mcpFeatureAgent{g.agentURL(at.name) + "/mcp", at.mcp, way + " " + name}
 			}
@@ -127,7 +127,7 @@ func mcpFeatures(t *testing.T, g *gw) {
 				}
 			}
 			for name, seen := range got.News {
-				if diff := cmp.Diff(features{"heard": "gossip warning, " + newsURI + ", tools"}, seen); diff != "" {
+				if diff := cmp.Diff(features{"heard": "gossip warning, " + notificationURI + ", tools"}, seen); diff != "" {
 					t.Error(name, diff)
 				}
 			}
@@ -230,7 +230,7 @@ func (r *mcpFeatureRun) want(word string) *mcp.CallToolParams {
 }
 
 // call says what comes of a call, or how it was refused.
-func (r *mcpFeatureRun) call(t *testing.T, p *mcp.CallToolParams) (said string, result *mcp.CallToolResult) {
+func (r *mcpFeatureRun) call(t *testing.T, p *mcp.CallToolParams) (text string, result *mcp.CallToolResult) {
 	t.Helper()
 	result, err := r.session.CallTool(t.Context(), p)
 	switch wrong, ok := errors.AsType[*jsonrpc.Error](err); {
@@ -246,19 +246,19 @@ func (r *mcpFeatureRun) call(t *testing.T, p *mcp.CallToolParams) (said string, 
 
 func (r *mcpFeatureRun) all(t *testing.T) {
 	t.Helper()
-	r.asked(t)
-	r.told(t)
+	r.requested(t)
+	r.notified(t)
 	r.canceled(t)
 	r.seen["unknown tool"], _ = r.call(t, &mcp.CallToolParams{Name: "none", Arguments: map[string]any{}})
 	if !r.MCP {
-		said, result := r.call(t, &mcp.CallToolParams{Name: "work", Arguments: map[string]any{"message": 7}})
-		if r.seen["arguments that do not fit"], _, _ = strings.Cut(said, " "); result == nil {
-			t.Errorf("arguments that do not fit are no result of the tool: %s", said)
+		text, result := r.call(t, &mcp.CallToolParams{Name: "work", Arguments: map[string]any{"message": 7}})
+		if r.seen["arguments that do not fit"], _, _ = strings.Cut(text, " "); result == nil {
+			t.Errorf("arguments that do not fit are no result of the tool: %s", text)
 		}
 	}
 }
 
-func (r *mcpFeatureRun) asked(t *testing.T) {
+func (r *mcpFeatureRun) requested(t *testing.T) {
 	t.Helper()
 	times := 0
 	nothing := func(*mcp.ElicitParams) *mcp.ElicitResult {
@@ -273,21 +273,21 @@ func (r *mcpFeatureRun) asked(t *testing.T) {
 		{"accepted", fill("four")}, {"declined", decline}, {"canceled", leave}, {"answer that does not fit", nothing}, {"asked again", fill("four")},
 	} {
 		r.answer = one.user
-		said, _ := r.call(t, r.want("ask"))
-		if strings.HasPrefix(said, "refused") {
-			said = "refused"
+		text, _ := r.call(t, r.want("ask"))
+		if strings.HasPrefix(text, "refused") {
+			text = "refused"
 		}
-		r.seen[one.what] = said
+		r.seen[one.what] = text
 	}
 	r.seen["times asked"] = strconv.Itoa(times)
 }
 
-// told calls a tool that says how far it is.
-func (r *mcpFeatureRun) told(t *testing.T) {
+// notified calls a tool that says how far it is.
+func (r *mcpFeatureRun) notified(t *testing.T) {
 	t.Helper()
 	p := r.want("stream")
 	p.SetProgressToken("bar")
-	said, result := r.call(t, p)
+	text, result := r.call(t, p)
 	var steps []string
 	want := 2
 	if !r.MCP { // the chunks of an artifact are progress too
@@ -299,7 +299,7 @@ func (r *mcpFeatureRun) told(t *testing.T) {
 		}
 		return len(steps) >= want
 	})
-	r.seen["progress"], r.seen["whole"] = strings.Join(steps, " "), said
+	r.seen["progress"], r.seen["whole"] = strings.Join(steps, " "), text
 	if !r.MCP && result != nil {
 		r.seen["whole"] = remarshal[messageOutput](t, result.StructuredContent).Text
 	}
@@ -312,8 +312,8 @@ func (r *mcpFeatureRun) canceled(t *testing.T) {
 	defer cancel()
 	p := r.want("hold")
 	p.SetProgressToken("hold")
-	var held sync.WaitGroup
-	held.Go(func() {
+	var waiting sync.WaitGroup
+	waiting.Go(func() {
 		if _, err := r.session.CallTool(ctx, p); err == nil {
 			t.Error("a canceled call has a result")
 		}
@@ -324,6 +324,6 @@ func (r *mcpFeatureRun) canceled(t *testing.T) {
 		until(t, func() bool { return len(r.steps) > 0 })
 	}
 	cancel()
-	held.Wait()
+	waiting.Wait()
 	r.seen["canceled call"], _ = r.call(t, r.want("stopped"))
 }

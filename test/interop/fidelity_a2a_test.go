@@ -223,15 +223,15 @@ func a2aSubscribing(t *testing.T, r *a2aRun) {
 
 func a2aCanceling(t *testing.T, r *a2aRun) {
 	v := viewed{artifacts: map[a2a.ArtifactID][]*a2a.Part{}}
-	asked := false
+	requested := false
 	for event, err := range r.client.SendStreamingMessage(t.Context(), &a2a.SendMessageRequest{Message: r.want("hold")}) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if v.see(event); asked {
+		if v.see(event); requested {
 			continue
 		}
-		asked = true
+		requested = true
 		await(t, r.at.job(r.job).begun)
 		task, err := r.client.CancelTask(t.Context(), &a2a.CancelTaskRequest{ID: v.task})
 		if err != nil {
@@ -246,7 +246,7 @@ func a2aCanceling(t *testing.T, r *a2aRun) {
 }
 
 // a2aAsked gets a question and answers it.
-func (r *a2aRun) asked(t *testing.T, answer func(*a2a.Task) *a2a.Part) *a2a.Task {
+func (r *a2aRun) requested(t *testing.T, answer func(*a2a.Task) *a2a.Part) *a2a.Task {
 	t.Helper()
 	task := r.send(t, r.want("ask"))
 	if task.Status.State != a2a.TaskStateInputRequired || !strings.Contains(statusText(task), "for how many?") {
@@ -256,18 +256,18 @@ func (r *a2aRun) asked(t *testing.T, answer func(*a2a.Task) *a2a.Part) *a2a.Task
 }
 
 func a2aAnswering(t *testing.T, r *a2aRun) {
-	done := r.asked(t, func(*a2a.Task) *a2a.Part { return a2a.NewTextPart("four") })
+	done := r.requested(t, func(*a2a.Task) *a2a.Part { return a2a.NewTextPart("four") })
 	expectTask(t, done, a2a.TaskStateCompleted, "answer: four")
 }
 
 func a2aDeclining(t *testing.T, r *a2aRun) {
 	if !r.at.mcp {
-		done := r.asked(t, func(*a2a.Task) *a2a.Part { return a2a.NewTextPart("declined") })
+		done := r.requested(t, func(*a2a.Task) *a2a.Part { return a2a.NewTextPart("declined") })
 		expectTask(t, done, a2a.TaskStateCompleted, "answer: declined")
 		return
 	}
-	done := r.asked(t, func(asked *a2a.Task) *a2a.Part {
-		for _, p := range asked.Status.Message.Parts {
+	done := r.requested(t, func(request *a2a.Task) *a2a.Part {
+		for _, p := range request.Status.Message.Parts {
 			if data, ok := p.Data().(map[string]any); ok {
 				question, _ := data["elicitation"].(map[string]any)
 				if question["schema"] == nil {

@@ -33,11 +33,11 @@ func mcpResources(t *testing.T, m *mcpRun) {
 	if err != nil || len(read.Contents) != 5 {
 		t.Fatalf("%v %s", err, mustJSON(read))
 	}
-	text, image, octets, link, data := read.Contents[0], read.Contents[1], read.Contents[2], read.Contents[3], read.Contents[4]
+	text, image, bytes, link, data := read.Contents[0], read.Contents[1], read.Contents[2], read.Contents[3], read.Contents[4]
 	for name, ok := range map[string]bool{
 		"text":  text.Text == "see these" && text.MIMEType == "text/plain",
 		"image": string(image.Blob) == png && image.MIMEType == "image/png",
-		"bytes": string(octets.Blob) == "\x00\xff" && octets.MIMEType == "application/octet-stream",
+		"bytes": string(bytes.Blob) == "\x00\xff" && bytes.MIMEType == "application/octet-stream",
 		"link":  link.Text == "https://example.com/x.pdf\r\n" && link.MIMEType == "text/uri-list",
 		"data":  data.Text == `{"n":1}` && data.MIMEType == "application/json",
 	} {
@@ -45,7 +45,7 @@ func mcpResources(t *testing.T, m *mcpRun) {
 			t.Errorf("%s: %s", name, mustJSON(read))
 		}
 	}
-	one, err := m.session.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: octets.URI})
+	one, err := m.session.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: bytes.URI})
 	if err != nil || len(one.Contents) != 1 || string(one.Contents[0].Blob) != "\x00\xff" {
 		t.Errorf("%v %s", err, mustJSON(one))
 	}
@@ -58,7 +58,7 @@ func mcpResources(t *testing.T, m *mcpRun) {
 	if m.version != modernMCP {
 		want = -32002 // as its specification has it
 	}
-	if said, ok := errors.AsType[*jsonrpc.Error](err); !ok || said.Code != want {
+	if answer, ok := errors.AsType[*jsonrpc.Error](err); !ok || answer.Code != want {
 		t.Errorf("what is not there: %v", err)
 	}
 }
@@ -109,10 +109,10 @@ func a2aPrompts(t *testing.T, r *a2aRun) {
 	if len(parts) != 3 || string(parts[1].Raw()) != png || parts[1].MediaType != "image/png" {
 		t.Fatalf("%s", mustJSON(parts))
 	}
-	said := dataOf(t, parts)
-	messages, _ := said["messages"].([]any)
-	if said["description"] != "a greeting" || len(messages) != 2 || messages[1].(map[string]any)["role"] != "assistant" {
-		t.Errorf("%s", mustJSON(said))
+	answer := dataOf(t, parts)
+	messages, _ := answer["messages"].([]any)
+	if answer["description"] != "a greeting" || len(messages) != 2 || messages[1].(map[string]any)["role"] != "assistant" {
+		t.Errorf("%s", mustJSON(answer))
 	}
 }
 

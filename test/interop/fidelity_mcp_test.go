@@ -18,10 +18,10 @@ type mcpRun struct {
 	version string
 	session *mcp.ClientSession
 
-	mu       sync.Mutex
-	steps    []string
-	progress []float64
-	asked    []string
+	mu        sync.Mutex
+	steps     []string
+	progress  []float64
+	requested []string
 }
 
 // user answers what a server asks; nil: the client cannot be asked.
@@ -43,7 +43,7 @@ func byMCP(version string, answer user, do func(*testing.T, *mcpRun)) func(*test
 			options.ElicitationHandler = func(_ context.Context, q *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
 				m.mu.Lock()
 				defer m.mu.Unlock()
-				m.asked = append(m.asked, q.Params.Message)
+				m.requested = append(m.requested, q.Params.Message)
 				return answer(q.Params), nil
 			}
 		}
@@ -165,8 +165,8 @@ func (m *mcpRun) questions(t *testing.T) {
 	t.Helper()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if !slices.Equal(m.asked, []string{"for how many?"}) {
-		t.Errorf("the user was asked %q", m.asked)
+	if !slices.Equal(m.requested, []string{"for how many?"}) {
+		t.Errorf("the user was asked %q", m.requested)
 	}
 }
 
@@ -182,10 +182,10 @@ func mcpDeclining(t *testing.T, m *mcpRun) {
 // mcpUnasked is a client that nobody can ask: it gets the question as a result,
 // and answers by calling again.
 func mcpUnasked(t *testing.T, m *mcpRun) {
-	asked := m.call(t, m.want("ask"))
-	open := remarshal[messageOutput](t, asked.StructuredContent)
-	if asked.IsError || open.State != "input-required" || open.TaskID == "" || !strings.Contains(blockText(asked), "for how many?") {
-		t.Fatalf("%+v %s", open, blockText(asked))
+	request := m.call(t, m.want("ask"))
+	open := remarshal[messageOutput](t, request.StructuredContent)
+	if request.IsError || open.State != "input-required" || open.TaskID == "" || !strings.Contains(blockText(request), "for how many?") {
+		t.Fatalf("%+v %s", open, blockText(request))
 	}
 	done := m.call(t, &mcp.CallToolParams{Name: "work", Arguments: map[string]any{"message": "four", "task_id": open.TaskID, "context_id": open.ContextID}})
 	expectResult(t, done, false, "answer: four")

@@ -118,14 +118,14 @@ type received struct {
 
 // logbook keeps what went over a callee's wire.
 type logbook struct {
-	mu   sync.Mutex
-	kept []*seen
+	mu     sync.Mutex
+	stored []*seen
 }
 
 func (l *logbook) all() []*seen {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return append([]*seen(nil), l.kept...)
+	return append([]*seen(nil), l.stored...)
 }
 
 func (l *logbook) middleware(next http.Handler) http.Handler {
@@ -137,7 +137,7 @@ func (l *logbook) middleware(next http.Handler) http.Handler {
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		s := &seen{received: received{Body: body, Evidence: r.Header.Values("Execution-Context")}}
 		l.mu.Lock()
-		l.kept = append(l.kept, s)
+		l.stored = append(l.stored, s)
 		l.mu.Unlock()
 		next.ServeHTTP(&noting{w, s}, r)
 	})
@@ -287,23 +287,23 @@ func (w worker) Execute(ctx context.Context, ec *a2asrv.ExecutorContext) iter.Se
 }
 
 func split(parts []*a2a.Part) (text string, rest []*a2a.Part) {
-	var said strings.Builder
+	var answer strings.Builder
 	for _, p := range parts {
-		said.WriteString(p.Text())
+		answer.WriteString(p.Text())
 		if p.Text() == "" {
 			rest = append(rest, p)
 		}
 	}
-	return said.String(), rest
+	return answer.String(), rest
 }
 
 func (w worker) work(ctx context.Context, ec *a2asrv.ExecutorContext, word, rest, text string, files []*a2a.Part, answering bool) iter.Seq[a2a.Event] {
 	status := func(state a2a.TaskState, text string) a2a.Event {
-		var said *a2a.Message
+		var answer *a2a.Message
 		if text != "" {
-			said = a2a.NewMessageForTask(a2a.MessageRoleAgent, ec, a2a.NewTextPart(text))
+			answer = a2a.NewMessageForTask(a2a.MessageRoleAgent, ec, a2a.NewTextPart(text))
 		}
-		return a2a.NewStatusUpdateEvent(ec, state, said)
+		return a2a.NewStatusUpdateEvent(ec, state, answer)
 	}
 	result := func(name string, parts ...*a2a.Part) *a2a.TaskArtifactUpdateEvent {
 		event := a2a.NewArtifactEvent(ec, parts...)
@@ -370,13 +370,13 @@ func (w worker) work(ctx context.Context, ec *a2asrv.ExecutorContext, word, rest
 }
 
 func workFiles() []*a2a.Part {
-	image, octets, data := a2a.NewRawPart([]byte(png)), a2a.NewRawPart([]byte{0, 255}), a2a.NewDataPart(map[string]any{"n": 1})
+	image, content, data := a2a.NewRawPart([]byte(png)), a2a.NewRawPart([]byte{0, 255}), a2a.NewDataPart(map[string]any{"n": 1})
 	image.MediaType, image.Filename = "image/png", "i.png"
-	octets.MediaType, octets.Filename = "application/octet-stream", "o.bin"
+	content.MediaType, content.Filename = "application/octet-stream", "o.bin"
 	data.MediaType = "application/json"
 	link := a2a.NewFileURLPart("https://example.com/x.pdf", "application/pdf")
 	link.Filename = "x.pdf"
-	return []*a2a.Part{a2a.NewTextPart("see these"), image, octets, link, data}
+	return []*a2a.Part{a2a.NewTextPart("see these"), image, content, link, data}
 }
 
 func mustJSON(v any) []byte {

@@ -66,11 +66,11 @@ func (x *taskRun) ask(t *testing.T, method, params string) string {
 	if id := response.Header.Get("Mcp-Session-Id"); id != "" {
 		x.session = id
 	}
-	said, _ := messagesIn(response.Header.Get("Content-Type"), string(body))
-	if len(said) == 0 || response.StatusCode != http.StatusOK {
+	texts, _ := messagesIn(response.Header.Get("Content-Type"), string(body))
+	if len(texts) == 0 || response.StatusCode != http.StatusOK {
 		t.Fatalf("%s: HTTP status %d %s", method, response.StatusCode, body)
 	}
-	return said[len(said)-1]
+	return texts[len(texts)-1]
 }
 
 // begin calls the skill and gets a task.

@@ -28,9 +28,9 @@ type take struct {
 
 // tape is a transport that keeps takes without holding anything up.
 type tape struct {
-	next http.RoundTripper
-	mu   sync.Mutex
-	kept []*reel
+	next   http.RoundTripper
+	mu     sync.Mutex
+	stored []*reel
 }
 
 type reel struct {
@@ -62,7 +62,7 @@ func (p *tape) RoundTrip(r *http.Request) (*http.Response, error) {
 	}}
 	response.Body = l
 	p.mu.Lock()
-	p.kept = append(p.kept, l)
+	p.stored = append(p.stored, l)
 	p.mu.Unlock()
 	return response, nil
 }
@@ -98,7 +98,7 @@ func (p *tape) takes() []take {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var list []take
-	for _, l := range p.kept {
+	for _, l := range p.stored {
 		if l.work() {
 			t := l.take
 			t.body = l.text.String()
@@ -154,17 +154,17 @@ func (a auditor) proven(t take, callerID string, at *callee) error {
 	}
 	var errs []error
 	if request := pick(all, "request"); request != nil {
-		errs = append(errs, a.asked(t, *request, callerID, at))
+		errs = append(errs, a.requested(t, *request, callerID, at))
 	}
-	said, stream := messagesIn(t.kind, t.body)
+	texts, stream := messagesIn(t.kind, t.body)
 	if !stream {
 		return errors.Join(append(errs, a.replied(t, all, callerID, at))...)
 	}
-	return errors.Join(append(errs, a.told(t, all, said, callerID, at))...)
+	return errors.Join(append(errs, a.notified(t, all, texts, callerID, at))...)
 }
 
-// asked checks the request leg against what was sent, and what arrived.
-func (a auditor) asked(t take, request claims, callerID string, at *callee) error {
+// requested checks the request leg against what was sent, and what arrived.
+func (a auditor) requested(t take, request claims, callerID string, at *callee) error {
 	var errs []error
 	if t.request != "" && request.InputHash != digest(t.request) {
 		errs = append(errs, errors.New("inp_hash of the request leg is not the hash of what the client sent"))
@@ -199,13 +199,13 @@ func (a auditor) replied(t take, all []claims, callerID string, at *callee) erro
 		if reply.Workflow != request.Workflow || !slices.Contains(reply.Parents, request.ID) {
 			errs = append(errs, errors.New("the reply leg does not follow the request leg"))
 		}
-		errs = append(errs, a.heard(*request, *reply, at))
+		errs = append(errs, a.arrived(*request, *reply, at))
 	}
 	return errors.Join(errs...)
 }
 
-// told checks the two tokens of a stream.
-func (a auditor) told(t take, all []claims, said []string, callerID string, at *callee) error {
+// notified checks the two tokens of a stream.
+func (a auditor) notified(t take, all []claims, texts []string, callerID string, at *callee) error {
 	var opened, closed *claims
 	for i := range all {
 		switch all[i].ext("aepb.stream") {
@@ -233,20 +233,20 @@ func (a auditor) told(t take, all []claims, said []string, callerID string, at *
 	demand(slices.Contains(closed.Parents, opened.ID), "what closes the stream does not follow what opens it")
 	demand(closed.Workflow == opened.Workflow, "wid changes within the stream")
 	demand(slices.Contains(closed.Audience, callerID), "aud of the stream is %v", closed.Audience)
-	demand(closed.OutputHash == framed(said), "out_hash is not the hash of the %d events that the client got", len(said))
+	demand(closed.OutputHash == framed(texts), "out_hash is not the hash of the %d events that the client got", len(texts))
 	_, out := closed.events()
-	demand(out == len(said), "aepb.events says %d, the client got %d", out, len(said))
+	demand(out == len(texts), "aepb.events says %d, the client got %d", out, len(texts))
 	if request := pick(all, "request"); request != nil {
 		demand(slices.Contains(opened.Parents, request.ID), "what opens the stream does not follow the request")
-		errs = append(errs, a.heard(*request, *closed, at))
+		errs = append(errs, a.arrived(*request, *closed, at))
 	}
 	return errors.Join(errs...)
 }
 
-// heard checks that the hash of what came from the agent is that of what it said
+// arrived checks that the hash of what came from the agent is that of what it said
 // to this request, and to those that the gateway made of its own for it.
-func (a auditor) heard(request, reply claims, at *callee) error {
-	var said []string
+func (a auditor) arrived(request, reply claims, at *callee) error {
+	var texts []string
 	for _, s := range at.all() {
 		tokens, err := a.list(strings.Join(s.Evidence, ","))
 		if err != nil {
@@ -256,18 +256,18 @@ func (a auditor) heard(request, reply claims, at *callee) error {
 			return c.ID == request.ID || slices.Equal(c.Parents, []string{request.ID}) && c.InputHash == ""
 		}) {
 			list, _ := s.messages()
-			said = append(said, list...)
+			texts = append(texts, list...)
 		}
 	}
 	if raw := reply.Ext["aepb.events"]; raw != nil {
 		in, _ := reply.events()
-		if in > len(said) {
-			return fmt.Errorf("aepb.events says that %d came from the agent, it said %d", in, len(said))
+		if in > len(texts) {
+			return fmt.Errorf("aepb.events says that %d came from the agent, it said %d", in, len(texts))
 		}
-		said = said[:in] // the rest came later, or after what counts
+		texts = texts[:in] // the rest came later, or after what counts
 	}
-	if reply.InputHash != framed(said) && (len(said) != 1 || reply.InputHash != digest(said[0])) {
-		return fmt.Errorf("inp_hash is not the hash of the %d messages that the agent said", len(said))
+	if reply.InputHash != framed(texts) && (len(texts) != 1 || reply.InputHash != digest(texts[0])) {
+		return fmt.Errorf("inp_hash is not the hash of the %d messages that the agent said", len(texts))
 	}
 	return nil
 }

@@ -52,8 +52,8 @@ func (g *gw) inquirer(t *testing.T, name string, stateless bool) {
 			if r.Params.InputResponses == nil {
 				return &mcp.GetPromptResult{InputRequests: mcp.InputRequestMap{"q": q.asks}, RequestState: q.tool}, nil
 			}
-			said := &mcp.TextContent{Text: "prompt " + r.Params.RequestState + string(mustJSON(r.Params.InputResponses["q"]))}
-			return &mcp.GetPromptResult{Messages: []*mcp.PromptMessage{{Role: "user", Content: said}}}, nil
+			answer := &mcp.TextContent{Text: "prompt " + r.Params.RequestState + string(mustJSON(r.Params.InputResponses["q"]))}
+			return &mcp.GetPromptResult{Messages: []*mcp.PromptMessage{{Role: "user", Content: answer}}}, nil
 		})
 	}
 	server, mux, _ := serveTLS(t, g, name, newDesk(), func() {
@@ -112,7 +112,7 @@ func mcpAsksGo(t *testing.T, g *gw) {
 func (g *gw) asksGo(t *testing.T, name, version string) jsMCPReport {
 	t.Helper()
 	var report jsMCPReport
-	asked := func(method string, params, answer any) {
+	request := func(method string, params, answer any) {
 		i := slices.IndexFunc(inquiries(), func(q inquiry) bool { return q.method == method })
 		report.Asked = append(report.Asked, jsAsked{method, mustJSON(params)})
 		if err := json.Unmarshal([]byte(inquiries()[i].answer), answer); err != nil {
@@ -125,12 +125,12 @@ func (g *gw) asksGo(t *testing.T, name, version string) jsMCPReport {
 		},
 		ElicitationHandler: func(_ context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
 			answer := &mcp.ElicitResult{}
-			asked("elicitation/create", r.Params, answer)
+			request("elicitation/create", r.Params, answer)
 			return answer, nil
 		},
 		CreateMessageHandler: func(_ context.Context, r *mcp.CreateMessageRequest) (*mcp.CreateMessageResult, error) {
 			answer := &mcp.CreateMessageResult{}
-			asked("sampling/createMessage", r.Params, answer)
+			request("sampling/createMessage", r.Params, answer)
 			return answer, nil
 		},
 	})
@@ -149,8 +149,8 @@ func (g *gw) asksGo(t *testing.T, name, version string) jsMCPReport {
 		if err != nil {
 			t.Fatal(err)
 		}
-		said, _ := result.Messages[0].Content.(*mcp.TextContent)
-		add(said.Text)
+		reply, _ := result.Messages[0].Content.(*mcp.TextContent)
+		add(reply.Text)
 	}
 	return report
 }

@@ -39,12 +39,12 @@ func mcpHurry(t *testing.T, g *gw) {
 	mux.Handle("/mcp", mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return hasty }, nil))
 	g.list(t, "hasty", "mcp-v1", server.URL+"/mcp")
 	who := g.authenticated(t)
-	asked, err := peers.A2ACall(t.Context(), who.client, g.agentURL("hasty"), typed("hurry", `{}`))
-	if err != nil || asked.Task == nil || asked.State() != a2a.TaskStateInputRequired {
-		t.Fatalf("it is asked %+v, %v", asked.Task, err)
+	requested, err := peers.A2ACall(t.Context(), who.client, g.agentURL("hasty"), typed("hurry", `{}`))
+	if err != nil || requested.Task == nil || requested.State() != a2a.TaskStateInputRequired {
+		t.Fatalf("it is asked %+v, %v", requested.Task, err)
 	}
 	began := time.Now()
-	body := `{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"` + string(asked.Task.ID) + `"}}`
+	body := `{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"` + string(requested.Task.ID) + `"}}`
 	for last := ""; !strings.Contains(last, "nobody answered"); {
 		if time.Since(began) > 30*time.Second {
 			t.Fatalf("after %v it stands so: %s", time.Since(began), last)

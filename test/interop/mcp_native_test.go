@@ -19,20 +19,20 @@ type newsroom struct {
 }
 
 const (
-	newsURI    = "news://today"
-	regionTool = `{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"},"n":{"type":"integer","x-mcp-header":"N"}}}`
+	notificationURI = "news://today"
+	regionTool      = `{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"},"n":{"type":"integer","x-mcp-header":"N"}}}`
 )
 
 func (g *gw) newsroom(t *testing.T, name string, stateless bool) *newsroom {
 	t.Helper()
-	room := mcp.NewServer(&mcp.Implementation{Name: "newsroom", Version: "1"}, &mcp.ServerOptions{
+	space := mcp.NewServer(&mcp.Implementation{Name: "newsroom", Version: "1"}, &mcp.ServerOptions{
 		SubscribeHandler:   func(context.Context, *mcp.SubscribeRequest) error { return nil },
 		UnsubscribeHandler: func(context.Context, *mcp.UnsubscribeRequest) error { return nil },
 	})
-	room.AddTool(&mcp.Tool{Name: "sell", InputSchema: json.RawMessage(regionTool)}, func(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	space.AddTool(&mcp.Tool{Name: "sell", InputSchema: json.RawMessage(regionTool)}, func(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		return texts(r.Extra.Header.Get("Mcp-Param-Region") + " " + r.Extra.Header.Get("Mcp-Param-N") + " " + string(r.Params.Arguments)), nil
 	})
-	room.AddTool(&mcp.Tool{Name: "gossip", InputSchema: json.RawMessage(`{"type":"object"}`)}, func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	space.AddTool(&mcp.Tool{Name: "gossip", InputSchema: json.RawMessage(`{"type":"object"}`)}, func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		for _, level := range []mcp.LoggingLevel{"debug", "warning"} { //nolint:staticcheck // deprecated, and spoken
 			if err := r.Session.Log(ctx, &mcp.LoggingMessageParams{Level: level, Logger: "gossip " + string(level), Data: "psst"}); err != nil { //nolint:staticcheck // logging is deprecated, and spoken
 				return nil, err
@@ -40,22 +40,22 @@ func (g *gw) newsroom(t *testing.T, name string, stateless bool) *newsroom {
 		}
 		return texts("told"), nil
 	})
-	room.AddTool(&mcp.Tool{Name: "poke", InputSchema: json.RawMessage(`{"type":"object"}`)}, func(ctx context.Context, _ *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		room.RemoveTools("fresh")
-		room.AddTool(&mcp.Tool{Name: "fresh", InputSchema: json.RawMessage(`{"type":"object"}`)}, nil)
-		return texts("poked"), room.ResourceUpdated(ctx, &mcp.ResourceUpdatedNotificationParams{URI: newsURI})
+	space.AddTool(&mcp.Tool{Name: "poke", InputSchema: json.RawMessage(`{"type":"object"}`)}, func(ctx context.Context, _ *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		space.RemoveTools("fresh")
+		space.AddTool(&mcp.Tool{Name: "fresh", InputSchema: json.RawMessage(`{"type":"object"}`)}, nil)
+		return texts("poked"), space.ResourceUpdated(ctx, &mcp.ResourceUpdatedNotificationParams{URI: notificationURI})
 	})
-	room.AddResource(&mcp.Resource{URI: newsURI, Name: "today"}, func(context.Context, *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
-		return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: newsURI, Text: "quiet"}}}, nil
+	space.AddResource(&mcp.Resource{URI: notificationURI, Name: "today"}, func(context.Context, *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
+		return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: notificationURI, Text: "quiet"}}}, nil
 	})
 	server, mux, _ := serveTLS(t, g, name, newDesk(), func() {
-		for session := range room.Sessions() {
+		for session := range space.Sessions() {
 			_ = session.Close()
 		}
 	})
-	mux.Handle("/mcp", mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return room }, &mcp.StreamableHTTPOptions{Stateless: stateless}))
+	mux.Handle("/mcp", mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return space }, &mcp.StreamableHTTPOptions{Stateless: stateless}))
 	g.list(t, name, "mcp-v1", server.URL+"/mcp")
-	return &newsroom{room, name}
+	return &newsroom{space, name}
 }
 
 // reader is an SDK client at a newsroom's door.
@@ -141,21 +141,21 @@ func (b bell) options() *mcp.ClientOptions {
 // unasked: what a server says on its own reaches whoever subscribed, and nobody else.
 func (g *gw) unasked(t *testing.T, at *newsroom, version string) {
 	t.Helper()
-	heard, idle := make(bell, 100), make(bell, 100)
-	session := g.reader(t, at, version, heard.options())
+	received, idle := make(bell, 100), make(bell, 100)
+	session := g.reader(t, at, version, received.options())
 	g.reader(t, at, version, idle.options())
-	if err := session.Subscribe(t.Context(), &mcp.SubscribeParams{URI: newsURI}); err != nil {
+	if err := session.Subscribe(t.Context(), &mcp.SubscribeParams{URI: notificationURI}); err != nil {
 		t.Fatal(err)
 	}
-	heard.rings(t, newsURI, func() {
-		_ = at.ResourceUpdated(context.Background(), &mcp.ResourceUpdatedNotificationParams{URI: newsURI})
+	received.rings(t, notificationURI, func() {
+		_ = at.ResourceUpdated(context.Background(), &mcp.ResourceUpdatedNotificationParams{URI: notificationURI})
 	})
 	name := "new-" + version
 	changed := func() {
 		at.RemoveTools(name)
 		at.AddTool(&mcp.Tool{Name: name, InputSchema: json.RawMessage(`{"type":"object"}`)}, nil)
 	}
-	heard.rings(t, "tools", changed)
+	received.rings(t, "tools", changed)
 	idle.rings(t, "tools", changed)
 	until(t, func() bool {
 		list, err := session.ListTools(t.Context(), nil)
@@ -164,7 +164,7 @@ func (g *gw) unasked(t *testing.T, at *newsroom, version string) {
 	for done := false; !done; {
 		select {
 		case got := <-idle:
-			if got == newsURI {
+			if got == notificationURI {
 				t.Error("whoever did not subscribe was told")
 			}
 		default:
@@ -172,17 +172,17 @@ func (g *gw) unasked(t *testing.T, at *newsroom, version string) {
 		}
 	}
 	if version != modernMCP { // where it is a message of its own
-		if err := session.Unsubscribe(t.Context(), &mcp.UnsubscribeParams{URI: newsURI}); err != nil {
+		if err := session.Unsubscribe(t.Context(), &mcp.UnsubscribeParams{URI: notificationURI}); err != nil {
 			t.Error(err)
 		}
 		until(t, func() bool { // nobody says when somebody has ceased to listen
-			_ = at.ResourceUpdated(context.Background(), &mcp.ResourceUpdatedNotificationParams{URI: newsURI})
+			_ = at.ResourceUpdated(context.Background(), &mcp.ResourceUpdatedNotificationParams{URI: notificationURI})
 			quiet := true
 			changed()
 			for got := ""; got != "tools"; {
 				select {
-				case got = <-heard:
-					quiet = quiet && got != newsURI
+				case got = <-received:
+					quiet = quiet && got != notificationURI
 				case <-time.After(10 * time.Second):
 					t.Fatal("nothing is heard any more")
 				}
@@ -196,9 +196,9 @@ func (g *gw) unasked(t *testing.T, at *newsroom, version string) {
 // says that once or with every request, and whichever of these the server's does.
 func (g *gw) logs(t *testing.T, at *newsroom, version string) {
 	t.Helper()
-	heard := make(bell, 100)
+	received := make(bell, 100)
 	// A change of the tools that a test before this one made may still be under way here.
-	session := g.reader(t, at, version, &mcp.ClientOptions{LoggingMessageHandler: heard.options().LoggingMessageHandler}) //nolint:staticcheck // logging is deprecated, and spoken
+	session := g.reader(t, at, version, &mcp.ClientOptions{LoggingMessageHandler: received.options().LoggingMessageHandler}) //nolint:staticcheck // logging is deprecated, and spoken
 	call := func(meta mcp.Meta) {
 		if result, err := session.CallTool(t.Context(), &mcp.CallToolParams{Meta: meta, Name: "gossip"}); err != nil || blockText(result) != "told" {
 			t.Fatalf("%v %+v", err, result)
@@ -207,16 +207,16 @@ func (g *gw) logs(t *testing.T, at *newsroom, version string) {
 	listen := mcp.Meta{}
 	if version == modernMCP {
 		call(nil)
-		if len(heard) > 0 {
-			t.Errorf("nobody asked for %s", <-heard)
+		if len(received) > 0 {
+			t.Errorf("nobody asked for %s", <-received)
 		}
 		listen["io.modelcontextprotocol/logLevel"] = "info"
 	} else if err := session.SetLoggingLevel(t.Context(), &mcp.SetLoggingLevelParams{Level: "info"}); err != nil { //nolint:staticcheck // logging is deprecated, and spoken
 		t.Fatal(err)
 	}
-	heard.rings(t, "gossip warning", func() { call(listen) })
-	for len(heard) > 0 {
-		if got := <-heard; got == "gossip debug" {
+	received.rings(t, "gossip warning", func() { call(listen) })
+	for len(received) > 0 {
+		if got := <-received; got == "gossip debug" {
 			t.Error("nobody asked for so much")
 		}
 	}
@@ -225,14 +225,14 @@ func (g *gw) logs(t *testing.T, at *newsroom, version string) {
 // askedOutside: a server of a legacy revision asks and logs when it likes to.
 func (g *gw) askedOutside(t *testing.T, at *newsroom) {
 	t.Helper()
-	heard := make(bell, 100)
-	session := g.reader(t, at, legacyMCP, heard.options())
+	received := make(bell, 100)
+	session := g.reader(t, at, legacyMCP, received.options())
 	if err := session.SetLoggingLevel(t.Context(), &mcp.SetLoggingLevelParams{Level: "info"}); err != nil { //nolint:staticcheck // logging is deprecated, and spoken
 		t.Fatal(err)
 	}
-	var asked sync.Once
+	var request sync.Once
 	answers := make(chan string, 1)
-	heard.rings(t, "desk", func() {
+	received.rings(t, "desk", func() {
 		for s := range at.Sessions() {
 			_ = s.Log(context.Background(), &mcp.LoggingMessageParams{Level: "info", Logger: "desk", Data: "quiet"}) //nolint:staticcheck // logging is deprecated, and spoken
 		}
@@ -244,11 +244,11 @@ func (g *gw) askedOutside(t *testing.T, at *newsroom) {
 		go func() { // waited for below
 			got, err := s.Elicit(t.Context(), &mcp.ElicitParams{Message: "how many?", RequestedSchema: json.RawMessage(`{"type":"object","properties":{"n":{"type":"string"}}}`)})
 			if err == nil && got.Content["n"] == "two" {
-				asked.Do(func() { answers <- "two" })
+				request.Do(func() { answers <- "two" })
 			}
 		}()
 	}
-	heard.rings(t, "how many?", func() {})
+	received.rings(t, "how many?", func() {})
 	select {
 	case <-answers:
 	case <-time.After(10 * time.Second):

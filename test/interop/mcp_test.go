@@ -73,8 +73,8 @@ func mcpGoToConcierge(t *testing.T, g *gw, agent *peers.A2AAgent, legacy bool, v
 func mcpGoAnswers(t *testing.T, g *gw, agent *peers.A2AAgent) {
 	t.Helper()
 	who := g.authenticated(t)
-	asked := callConcierge(t, g, who, false, map[string]string{"message": "ask: for how many?"})
-	open := remarshal[messageOutput](t, asked.Result.StructuredContent)
+	request := callConcierge(t, g, who, false, map[string]string{"message": "ask: for how many?"})
+	open := remarshal[messageOutput](t, request.Result.StructuredContent)
 	if open.State != "input-required" || open.TaskID == "" || open.ContextID == "" {
 		t.Fatalf("structured content %+v", open)
 	}

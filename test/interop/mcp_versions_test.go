@@ -46,8 +46,8 @@ func mcpOldToConcierge(t *testing.T, g *gw, agent *peers.A2AAgent, version strin
 	t.Run("answering a question", func(t *testing.T) {
 		who := g.authenticated(t)
 		session := oldSession(t, who, g.agentURL("elder")+"/mcp", version)
-		asked := callOld(t, session, version, map[string]string{"message": "ask: for how many?"})
-		open := remarshal[messageOutput](t, asked.output)
+		request := callOld(t, session, version, map[string]string{"message": "ask: for how many?"})
+		open := remarshal[messageOutput](t, request.output)
 		done := callOld(t, session, version, map[string]string{"message": "two", "task_id": open.TaskID, "context_id": open.ContextID})
 		closed := remarshal[messageOutput](t, done.output)
 		if done.isError || closed.State != "completed" || closed.TaskID != open.TaskID || open.TaskID == "" {
@@ -153,10 +153,10 @@ func a2aToOldTools(t *testing.T, g *gw, version string) {
 			check(t, g.auditor().answered(e, who.id, server.Received()))
 		})
 	}
-	asked := slices.ContainsFunc(server.Received(), func(r peers.Received) bool {
+	requested := slices.ContainsFunc(server.Received(), func(r peers.Received) bool {
 		return strings.Contains(string(r.Body), `"initialize"`)
 	})
-	if !asked {
+	if !requested {
 		t.Error("no session was begun")
 	}
 }

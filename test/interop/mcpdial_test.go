@@ -196,16 +196,16 @@ func (*parrot) Describe(context.Context, transport.CallInfo) (*canonical.Descrip
 
 func TestSDKClient_AtOurMCPServer(t *testing.T) {
 	t.Parallel()
-	door, err := tmcp.NewServer(tmcp.ServerDeps{Form: form.New(translators.Config{})})
+	endpoint, err := tmcp.NewServer(tmcp.ServerDeps{Form: form.New(translators.Config{})})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, version := range []string{form.Modern, form.Legacy, form.LegacyJune, form.LegacyMarch} {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
-			road := &parrot{}
+			handler := &parrot{}
 			mux := http.NewServeMux()
-			mux.Handle("/agents/{agent}/mcp", door.Handler(road))
+			mux.Handle("/agents/{agent}/mcp", endpoint.Handler(handler))
 			server := httptest.NewServer(mux)
 			defer server.Close()
 			out := &http.Transport{}
@@ -233,8 +233,8 @@ func TestSDKClient_AtOurMCPServer(t *testing.T) {
 			if !ok || text.Text != `{"message":"hello"}` || result.IsError {
 				t.Errorf("got %+v", result)
 			}
-			if len(road.calls) != 1 || road.calls[0].Agent != "parrot" || road.calls[0].Wire.Version != version {
-				t.Errorf("calls: %+v", road.calls)
+			if len(handler.calls) != 1 || handler.calls[0].Agent != "parrot" || handler.calls[0].Wire.Version != version {
+				t.Errorf("calls: %+v", handler.calls)
 			}
 		})
 	}

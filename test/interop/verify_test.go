@@ -123,8 +123,8 @@ func chainOf(x5c any) ([]*x509.Certificate, error) {
 	return chain, nil
 }
 
-func digest(octets string) string {
-	sum := sha256.Sum256([]byte(octets))
+func digest(bytes string) string {
+	sum := sha256.Sum256([]byte(bytes))
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
@@ -204,9 +204,9 @@ func (a auditor) refused(e exchange) error {
 	return nil
 }
 
-func pick(all []claims, leg string) *claims {
+func pick(all []claims, direction string) *claims {
 	for i, c := range all {
-		if c.Act == "aepb:translate" && c.ext("aepb.leg") == leg {
+		if c.Act == "aepb:translate" && c.ext("aepb.leg") == direction {
 			return &all[i]
 		}
 	}

@@ -62,13 +62,13 @@ func (h *webhook) states(t *testing.T, path string) []a2a.TaskState {
 	t.Helper()
 	var states []a2a.TaskState
 	for _, p := range h.notices(path) {
-		var said struct {
+		var answer struct {
 			Task, StatusUpdate struct{ Status a2a.TaskStatus }
 		}
-		if err := json.Unmarshal([]byte(p.body), &said); err != nil {
+		if err := json.Unmarshal([]byte(p.body), &answer); err != nil {
 			t.Fatal(err)
 		}
-		state := said.Task.Status.State + said.StatusUpdate.Status.State
+		state := answer.Task.Status.State + answer.StatusUpdate.Status.State
 		if state != "" && state != a2a.TaskStateSubmitted && state != a2a.TaskStateWorking {
 			states = append(states, state)
 		}

@@ -22,9 +22,9 @@ type exchange struct {
 
 // recorder is a transport that keeps the exchanges that went through it.
 type recorder struct {
-	next http.RoundTripper
-	mu   sync.Mutex
-	kept []exchange
+	next   http.RoundTripper
+	mu     sync.Mutex
+	stored []exchange
 }
 
 // RoundTrip passes everything on and keeps what did work.
@@ -49,7 +49,7 @@ func (r *recorder) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp.Body = io.NopCloser(bytes.NewReader(answer))
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.kept = append(r.kept, exchange{
+	r.stored = append(r.stored, exchange{
 		Request:  string(body),
 		Status:   resp.StatusCode,
 		Type:     resp.Header.Get("Content-Type"),
@@ -69,7 +69,7 @@ func (r *recorder) CloseIdleConnections() {
 func (r *recorder) exchanges() []exchange {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.Clone(r.kept)
+	return slices.Clone(r.stored)
 }
 
 // works tells the calls that do work from discovery and session keeping, which

@@ -49,16 +49,16 @@ func a2aOldReplies() []testCase {
 	task := func(state, more string) string {
 		return `{"jsonrpc":"2.0","id":1,"result":{"kind":"task","id":"t1","contextId":"c1","status":{"state":"` + state + `","timestamp":"2026-07-28T01:02:03.004Z"` + more + `}}`
 	}
-	said := `,"message":{"kind":"message","messageId":"m2","role":"agent","contextId":"c1","taskId":"t1","parts":[{"kind":"text","text":"words"}],"metadata":{"s":1}}`
+	text := `,"message":{"kind":"message","messageId":"m2","role":"agent","contextId":"c1","taskId":"t1","parts":[{"kind":"text","text":"words"}],"metadata":{"s":1}}`
 	artifacts := `,"artifacts":[{"artifactId":"a1","name":"n","description":"d","parts":[{"kind":"text","text":"x","metadata":{"p":1}},{"kind":"data","data":{"k":[1.0]}},{"kind":"file","file":{"bytes":"AA==","mimeType":"application/pdf","name":"ü.pdf"}}],"metadata":{"z":0}},{"artifactId":"a2","parts":[{"kind":"file","file":{"uri":"https://x.example/y"}}]}]`
 	replies := []struct{ name, body string }{
 		{"message", `{"jsonrpc":"2.0","id":1,"result":{"kind":"message","messageId":"m9","contextId":"c1","role":"agent","parts":[{"kind":"text","text":"hi"},{"kind":"data","data":{"a":1}},{"kind":"file","file":{"bytes":"AP8=","mimeType":"image/png"}}],"metadata":{"m":[]}}}`},
 		{"completed", task("completed", "}"+artifacts)},
-		{"completed-with-words-and-history", task("completed", said+"}"+artifacts+`,"history":[{"kind":"message","messageId":"m1","role":"user","parts":[{"kind":"text","text":"q"}]}],"metadata":{"t":1}`)},
+		{"completed-with-words-and-history", task("completed", text+"}"+artifacts+`,"history":[{"kind":"message","messageId":"m1","role":"user","parts":[{"kind":"text","text":"q"}]}],"metadata":{"t":1}`)},
 		{"sole-data", task("completed", `},"artifacts":[{"artifactId":"a1","parts":[{"kind":"data","data":{"answer":42}}]}]`)},
-		{"failed", task("failed", said+"}")},
-		{"rejected", task("rejected", said+"}")},
-		{"input-required", task("input-required", said+"}")},
+		{"failed", task("failed", text+"}")},
+		{"rejected", task("rejected", text+"}")},
+		{"input-required", task("input-required", text+"}")},
 		{"working", task("working", "}")},
 		{"without-context", `{"jsonrpc":"2.0","id":1,"result":{"kind":"task","id":"t1","contextId":"","status":{"state":"canceled"}}}`},
 		{"error", `{"jsonrpc":"2.0","id":1,"error":{"code":-32001,"message":"no such task","data":{"task":"t"}}}`},

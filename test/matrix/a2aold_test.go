@@ -25,16 +25,16 @@ func a2aOldHTTPReplies() []testCase {
 	task := func(state, more string) string {
 		return `{"task":{"id":"t1","contextId":"c1","status":{"state":"TASK_STATE_` + state + `","timestamp":"2026-07-28T01:02:03.004Z"` + more + `}}`
 	}
-	said := `,"message":{"messageId":"m2","role":"ROLE_AGENT","contextId":"c1","taskId":"t1","content":[{"text":"words"}],"metadata":{"s":1}}`
+	text := `,"message":{"messageId":"m2","role":"ROLE_AGENT","contextId":"c1","taskId":"t1","content":[{"text":"words"}],"metadata":{"s":1}}`
 	artifacts := `,"artifacts":[{"artifactId":"a1","name":"n","description":"d","parts":[{"text":"x","metadata":{"p":1}},{"data":{"data":{"k":[1.0]}}},{"file":{"fileWithBytes":"QUE9PQ==","mimeType":"application/pdf","name":"ü.pdf"}}],"metadata":{"z":0}},{"artifactId":"a2","parts":[{"file":{"fileWithUri":"https://x.example/y"}}]}]`
 	replies := []struct{ name, body string }{
 		{"message", `{"message":{"messageId":"m9","contextId":"c1","role":"ROLE_AGENT","content":[{"text":"hi"},{"data":{"data":{"a":1}}},{"file":{"fileWithBytes":"QVA4PQ==","mimeType":"image/png"}}],"metadata":{"m":[]}}}`},
 		{"completed", task("COMPLETED", "}"+artifacts)},
-		{"completed-with-words-and-history", task("COMPLETED", said+"}"+artifacts+`,"history":[{"messageId":"m1","role":"ROLE_USER","content":[{"text":"q"}]}],"metadata":{"t":1}`)},
+		{"completed-with-words-and-history", task("COMPLETED", text+"}"+artifacts+`,"history":[{"messageId":"m1","role":"ROLE_USER","content":[{"text":"q"}]}],"metadata":{"t":1}`)},
 		{"sole-data", task("COMPLETED", `},"artifacts":[{"artifactId":"a1","parts":[{"data":{"data":{"answer":42}}}]}]`)},
-		{"failed", task("FAILED", said+"}")},
-		{"rejected", task("REJECTED", said+"}")},
-		{"input-required", task("INPUT_REQUIRED", said+"}")},
+		{"failed", task("FAILED", text+"}")},
+		{"rejected", task("REJECTED", text+"}")},
+		{"input-required", task("INPUT_REQUIRED", text+"}")},
 		{"working", task("WORKING", "}")},
 		{"without-context", `{"task":{"id":"t1","status":{"state":"TASK_STATE_CANCELLED"}}}`},
 		{"error", `{"error":{"code":404,"status":"NOT_FOUND","message":"no such task","details":[{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"TASK_NOT_FOUND","domain":"a2a-protocol.org","metadata":{"taskId":"t"}}]}}`},

@@ -73,17 +73,17 @@ func a2aReplies() []testCase {
 	task := func(state, more string) string {
 		return `{"jsonrpc":"2.0","id":"r1","result":{"task":{"id":"t1","contextId":"c1","status":{"state":"` + state + `","timestamp":"2026-07-28T01:02:03.004Z"` + more + `}}}`
 	}
-	said := `,"message":{"messageId":"m2","role":"ROLE_AGENT","contextId":"c1","taskId":"t1","parts":[{"text":"words"}],"metadata":{"s":1}}`
+	text := `,"message":{"messageId":"m2","role":"ROLE_AGENT","contextId":"c1","taskId":"t1","parts":[{"text":"words"}],"metadata":{"s":1}}`
 	artifacts := `,"artifacts":[{"artifactId":"a1","name":"n","description":"d","parts":[{"text":"x","metadata":{"p":1}},{"data":{"k":[1.0]}},{"raw":"AA==","mediaType":"application/pdf","filename":"ü.pdf"}],"metadata":{"z":0}},{"artifactId":"a2","parts":[{"url":"https://x.example/y"}]}]`
 	replies := []struct{ name, body string }{
 		{"message", `{"jsonrpc":"2.0","id":"r1","result":{"message":{"messageId":"m9","contextId":"c1","role":"ROLE_AGENT","parts":[{"text":"hi"},{"data":{"a":1}},{"raw":"AP8=","mediaType":"image/png"}],"metadata":{"m":[]}}}}`},
 		{"completed", task("TASK_STATE_COMPLETED", "}"+artifacts)},
-		{"completed-with-words-and-history", task("TASK_STATE_COMPLETED", said+"}"+artifacts+`,"history":[{"messageId":"m1","role":"ROLE_USER","parts":[{"text":"q"}]}],"metadata":{"t":1}`)},
+		{"completed-with-words-and-history", task("TASK_STATE_COMPLETED", text+"}"+artifacts+`,"history":[{"messageId":"m1","role":"ROLE_USER","parts":[{"text":"q"}]}],"metadata":{"t":1}`)},
 		{"sole-data", task("TASK_STATE_COMPLETED", `},"artifacts":[{"artifactId":"a1","parts":[{"data":{"answer":42}}]}]`)},
-		{"failed", task("TASK_STATE_FAILED", said+"}")},
+		{"failed", task("TASK_STATE_FAILED", text+"}")},
 		{"failed-silently", task("TASK_STATE_FAILED", "}")},
-		{"rejected", task("TASK_STATE_REJECTED", said+"}")},
-		{"input-required", task("TASK_STATE_INPUT_REQUIRED", said+"}")},
+		{"rejected", task("TASK_STATE_REJECTED", text+"}")},
+		{"input-required", task("TASK_STATE_INPUT_REQUIRED", text+"}")},
 		{"working", task("TASK_STATE_WORKING", "}")},
 		{"error", `{"jsonrpc":"2.0","id":"r1","error":{"code":-32001,"message":"no such task","data":[{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"TASK_NOT_FOUND","domain":"a2a-protocol.org"}]}}`},
 		{"bad-params", `{"jsonrpc":"2.0","id":"r1","error":{"code":-32602,"message":"bad"}}`},

@@ -103,7 +103,7 @@ func travel(t *testing.T, from, to side, c testCase) []string {
 		t.Fatalf("Decode: %v", err)
 	}
 	stamp(m)
-	there, losses, err := to.codec.Encode(m, translators.Target{Version: to.version, Form: to.form, Capability: c.capability, Stamp: roof()})
+	there, losses, err := to.codec.Encode(m, translators.Target{Version: to.version, Form: to.form, Capability: c.capability, Stamp: limit()})
 	if err != nil {
 		t.Fatalf("Encode: %v", err)
 	}
@@ -191,8 +191,8 @@ func member(v any, name string) any {
 	return object[name]
 }
 
-// roof is what the gateway says of every message that leaves.
-func roof() translators.Addressing {
+// limit is what the gateway says of every message that leaves.
+func limit() translators.Addressing {
 	return translators.Addressing{From: "did:web:gateway.example", At: time.Date(2026, 7, 28, 1, 2, 3, 0, time.UTC)}
 }
 

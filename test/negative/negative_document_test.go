@@ -34,9 +34,9 @@ func TestDocuments_Valid(t *testing.T) {
 	b.Describe(t, "old", old.URL, "")
 	got, sum := b.Add(t, "old")
 	b.Right(t, got, sum)
-	door := b.Send(t, gatewaytest.HTTPRequest{At: "/agents/old/a2a", Body: gatewaytest.AddBody(1), Header: map[string]string{"A2A-Version": "1.0"}})
-	mcpDoor := b.Send(t, gatewaytest.HTTPRequest{At: "/agents/old/mcp", Body: strings.Replace(gatewaytest.CallBody("add", "x"), `"message":"x"`, `"a":1,"b":1`, 1), Header: gatewaytest.Mirror("tools/call", "add")})
-	for name, h := range map[string]http.Header{"translate": got.Header, "A2A": door.Header, "MCP": mcpDoor.Header} {
+	endpoint := b.Send(t, gatewaytest.HTTPRequest{At: "/agents/old/a2a", Body: gatewaytest.AddBody(1), Header: map[string]string{"A2A-Version": "1.0"}})
+	mcpEndpoint := b.Send(t, gatewaytest.HTTPRequest{At: "/agents/old/mcp", Body: strings.Replace(gatewaytest.CallBody("add", "x"), `"message":"x"`, `"a":1,"b":1`, 1), Header: gatewaytest.Mirror("tools/call", "add")})
+	for name, h := range map[string]http.Header{"translate": got.Header, "A2A": endpoint.Header, "MCP": mcpEndpoint.Header} {
 		if h.Get("Deprecation") != "@1772323200" || h.Get("Sunset") != "Mon, 01 Mar 2027 00:00:00 GMT" ||
 			h.Get("Link") != "<"+active.URL+`>; rel="successor-version"` {
 			t.Errorf("%s: deprecated, and says %v", name, h)
@@ -106,7 +106,7 @@ func TestDocuments_DrainingAndRetiredAgents(t *testing.T) {
 		if claims := b.Proofs(t, got); len(claims) != 1 || claims[0].Act != ect.ActTranslateError {
 			t.Errorf("%s: evidence %v", status, claims)
 		}
-		if door := b.Send(t, gatewaytest.HTTPRequest{At: "/agents/" + status + "/a2a", Body: gatewaytest.AddBody(1), Header: map[string]string{"A2A-Version": "1.0"}}); strings.Contains(string(door.Body), `"sum"`) {
+		if endpoint := b.Send(t, gatewaytest.HTTPRequest{At: "/agents/" + status + "/a2a", Body: gatewaytest.AddBody(1), Header: map[string]string{"A2A-Version": "1.0"}}); strings.Contains(string(endpoint.Body), `"sum"`) {
 			t.Errorf("%s: the door lets a call through", status)
 		}
 	}
@@ -177,10 +177,10 @@ func TestDocuments_NamedByCallers(t *testing.T) {
 	t.Parallel()
 	everybody := []string{"spiffe://" + gatewaytest.TrustDomain + "/*"}
 	for name, tc := range map[string]struct {
-		rules config.Documents
-		dest  func(at string) string
-		code  string // empty: it works
-		asked int32
+		rules    config.Documents
+		dest     func(at string) string
+		code     string // empty: it works
+		requests int32
 	}{
 		"allowed":         {config.Documents{Hosts: []string{"127.0.0.1"}, Callers: everybody}, nil, "", 1},
 		"nobody allowed":  {config.Documents{}, nil, "policy_violation", 0},
@@ -214,7 +214,7 @@ func TestDocuments_NamedByCallers(t *testing.T) {
 			} else if code := gatewaytest.ProblemCode(t, got); code != tc.code {
 				t.Errorf("got %d %s", got.Status, got.Body)
 			}
-			if l.Fetches.Load() != tc.asked {
+			if l.Fetches.Load() != tc.requests {
 				t.Errorf("the document was asked for %d times", l.Fetches.Load())
 			}
 		})

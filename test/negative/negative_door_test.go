@@ -275,8 +275,8 @@ func toldTheVersions(t *testing.T, b *gatewaytest.Fixture) {
 	got := b.Send(t, gatewaytest.HTTPRequest{At: gatewaytest.EndpointMCP, Header: h, Body: strings.Replace(mcpBody("server/discover", ""), "2026-07-28", "1999-01-01", 1)})
 	var doc gatewaytest.RPCError
 	gatewaytest.JSONIn(t, got.Body, &doc)
-	if said := string(doc.Error.Data); !strings.Contains(said, `"2026-07-28"`) || !strings.Contains(said, `"requested":"1999-01-01"`) {
-		t.Errorf("the data: %s", said)
+	if text := string(doc.Error.Data); !strings.Contains(text, `"2026-07-28"`) || !strings.Contains(text, `"requested":"1999-01-01"`) {
+		t.Errorf("the data: %s", text)
 	}
 }
 

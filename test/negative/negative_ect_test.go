@@ -346,8 +346,8 @@ func TestEvidence_Replayed(t *testing.T) {
 	answer := b.Send(t, gatewaytest.HTTPRequest{Body: body, Tokens: []string{token}})
 	b.Right(t, answer, `"sum":`+strconv.FormatInt(n+1, 10))
 	called := func() (n int) { // it may be asked in between what it is
-		for _, said := range b.Tools.Received() {
-			if !bytes.Contains(said.Body, []byte(`"server/discover"`)) && !bytes.Contains(said.Body, []byte(`"tools/list"`)) {
+		for _, reply := range b.Tools.Received() {
+			if !bytes.Contains(reply.Body, []byte(`"server/discover"`)) && !bytes.Contains(reply.Body, []byte(`"tools/list"`)) {
 				n++
 			}
 		}
@@ -456,8 +456,8 @@ func threeHops(t *testing.T, b *gatewaytest.Fixture) gatewaytest.HTTPRequest {
 
 // fetchesNoKey: a URL in a token is never followed.
 func fetchesNoKey(t *testing.T, b *gatewaytest.Fixture) {
-	var asked atomic.Int32
-	server := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
+	var request atomic.Int32
+	server := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { request.Add(1) }))
 	defer server.Close()
 	address := strconv.Quote(server.URL)
 	stranger := ecttest.NewParty(t, b.Me.ID)
@@ -467,7 +467,7 @@ func fetchesNoKey(t *testing.T, b *gatewaytest.Fixture) {
 	recipe.Payload = ecttest.Raw{"jku": address}
 	l.Tokens = []string{ecttest.Mint(t, stranger, recipe)}
 	b.Refused(t, l, b.Send(t, l), gatewaytest.Invalid(ect.ReasonUnknownKey, "kid"))
-	if asked.Load() > 0 {
+	if request.Load() > 0 {
 		t.Error("the gateway went to fetch a key")
 	}
 }
@@ -483,7 +483,7 @@ func refusesFolding(t *testing.T, b *gatewaytest.Fixture) {
 }
 
 // raw sends bytes as they are and reads the answer.
-func raw(t *testing.T, b *gatewaytest.Fixture, conf *tls.Config, octets string) gatewaytest.Reply {
+func raw(t *testing.T, b *gatewaytest.Fixture, conf *tls.Config, content string) gatewaytest.Reply {
 	t.Helper()
 	at, err := url.Parse(b.At.Public)
 	gatewaytest.Must(t, err)
@@ -494,7 +494,7 @@ func raw(t *testing.T, b *gatewaytest.Fixture, conf *tls.Config, octets string) 
 	gatewaytest.Must(t, err)
 	defer func() { _ = conn.Close() }()
 	gatewaytest.Must(t, conn.SetDeadline(time.Now().Add(gatewaytest.Patience)))
-	_, err = io.WriteString(conn, octets)
+	_, err = io.WriteString(conn, content)
 	gatewaytest.Must(t, err)
 	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	gatewaytest.Must(t, err)

@@ -231,17 +231,17 @@ func TestCPAT_Refuses(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
 	at := func(query string) string { return "/cpat/translate?from=a2a-v1" + query }
-	known, door := gatewaytest.AddBody(5), at("&dest=calculator")
+	known, endpoint := gatewaytest.AddBody(5), at("&dest=calculator")
 	gatewaytest.Refusals(t, b, []gatewaytest.Refusal{
-		gatewaytest.Sent("no token", gatewaytest.HTTPRequest{At: door, Body: known}, gatewaytest.Want{Status: 403, Code: "ect_required", Proof: "internal_error"}),
-		gatewaytest.Sent("no certificate", gatewaytest.HTTPRequest{Via: b.Anonymous, At: door, Body: known}, gatewaytest.Want{Status: 401, Code: "unauthenticated", Header: challenge}),
-		gatewaytest.Sent("GET", gatewaytest.HTTPRequest{Method: "GET", At: door}, gatewaytest.Want{Status: 405, Code: "method_not_allowed", Header: map[string]string{"Allow": "POST"}}),
+		gatewaytest.Sent("no token", gatewaytest.HTTPRequest{At: endpoint, Body: known}, gatewaytest.Want{Status: 403, Code: "ect_required", Proof: "internal_error"}),
+		gatewaytest.Sent("no certificate", gatewaytest.HTTPRequest{Via: b.Anonymous, At: endpoint, Body: known}, gatewaytest.Want{Status: 401, Code: "unauthenticated", Header: challenge}),
+		gatewaytest.Sent("GET", gatewaytest.HTTPRequest{Method: "GET", At: endpoint}, gatewaytest.Want{Status: 405, Code: "method_not_allowed", Header: map[string]string{"Allow": "POST"}}),
 		gatewaytest.Sent("POST the capability document", gatewaytest.HTTPRequest{At: "/.well-known/cpat"}, gatewaytest.Want{Status: 405, Code: "method_not_allowed", Header: map[string]string{"Allow": "GET"}}),
-		gatewaytest.Sent("garbage for a token", gatewaytest.HTTPRequest{At: door, Body: known, Tokens: []string{"%%%"}}, gatewaytest.Malformed("outside base64url")),
-		gatewaytest.Sent("token of another body", gatewaytest.HTTPRequest{At: door, Body: known, Tokens: []string{b.Token(t, "another")}}, gatewaytest.Invalid(ect.ReasonHashMismatch, "out_hash")),
-		gatewaytest.Posted("truncated", gatewaytest.HTTPRequest{At: door, Body: known[:50]}, because(broken, "truncated JSON")),
-		gatewaytest.Posted("text", gatewaytest.HTTPRequest{At: door, Body: known, Media: "text/plain"}, noMedia),
-		gatewaytest.Posted("an operation without a counterpart", gatewaytest.HTTPRequest{At: door, Body: strings.Replace(known, "SendMessage", "GetExtendedAgentCard", 1)}, lossy),
+		gatewaytest.Sent("garbage for a token", gatewaytest.HTTPRequest{At: endpoint, Body: known, Tokens: []string{"%%%"}}, gatewaytest.Malformed("outside base64url")),
+		gatewaytest.Sent("token of another body", gatewaytest.HTTPRequest{At: endpoint, Body: known, Tokens: []string{b.Token(t, "another")}}, gatewaytest.Invalid(ect.ReasonHashMismatch, "out_hash")),
+		gatewaytest.Posted("truncated", gatewaytest.HTTPRequest{At: endpoint, Body: known[:50]}, because(broken, "truncated JSON")),
+		gatewaytest.Posted("text", gatewaytest.HTTPRequest{At: endpoint, Body: known, Media: "text/plain"}, noMedia),
+		gatewaytest.Posted("an operation without a counterpart", gatewaytest.HTTPRequest{At: endpoint, Body: strings.Replace(known, "SendMessage", "GetExtendedAgentCard", 1)}, lossy),
 		gatewaytest.Posted("unknown agent", gatewaytest.HTTPRequest{At: at("&dest=nobody"), Body: known}, with(because(noPath, "unknown_agent"), "internal_error")),
 		gatewaytest.Posted("an agent for others", gatewaytest.HTTPRequest{At: at("&dest=closed"), Body: known}, gatewaytest.Want{Status: 403, Code: "forbidden", Proof: "internal_error"}),
 		gatewaytest.Posted("unknown pair", gatewaytest.HTTPRequest{At: at("&to=none-v1"), Body: known}, noPath),

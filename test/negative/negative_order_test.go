@@ -51,7 +51,7 @@ func faults() []fault {
 func TestRefusals_Order(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{Serve: true, Config: config.Config{Limits: config.Limits{Rate: 0.001, Burst: 1}}})
-	for name, door := range map[string]struct {
+	for name, endpoint := range map[string]struct {
 		at     func(agent string) string
 		body   string
 		header map[string]string
@@ -69,14 +69,14 @@ func TestRefusals_Order(t *testing.T) {
 		},
 	} {
 		all := faults()
-		all[len(all)-1].status, all[len(all)-1].says = door.status, door.form
+		all[len(all)-1].status, all[len(all)-1].says = endpoint.status, endpoint.form
 		for i, first := range all {
 			for j := i; j < len(all); j++ {
 				second := all[j]
-				s := &spoiled{party: b.Party(t, b.SVID(t, "/"+name+strconv.Itoa(i)+strconv.Itoa(j))), agent: "members", body: door.body, media: "application/json"}
+				s := &spoiled{party: b.Party(t, b.SVID(t, "/"+name+strconv.Itoa(i)+strconv.Itoa(j))), agent: "members", body: endpoint.body, media: "application/json"}
 				second.spoil(s)
 				first.spoil(s)
-				w := spoiledBed(t, b, s, door.at(s.agent), door.header)
+				w := spoiledFixture(t, b, s, endpoint.at(s.agent), endpoint.header)
 				if w.Code != first.status || !strings.Contains(w.Body.String(), first.says) {
 					t.Errorf("%s: %s and %s: got %d %s, want %d %s", name, first.name, second.name, w.Code, gatewaytest.Short(w.Body.Bytes()), first.status, first.says)
 				}
@@ -85,8 +85,8 @@ func TestRefusals_Order(t *testing.T) {
 	}
 }
 
-// spoiledBed hands a request to the public surface as a listener would.
-func spoiledBed(t *testing.T, b *gatewaytest.Fixture, s *spoiled, at string, header map[string]string) *httptest.ResponseRecorder {
+// spoiledFixture hands a request to the public surface as a listener would.
+func spoiledFixture(t *testing.T, b *gatewaytest.Fixture, s *spoiled, at string, header map[string]string) *httptest.ResponseRecorder {
 	t.Helper()
 	n := b.Counter.Add(1)
 	address := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(n >> 8), byte(n)}), 1).String() // a refused identity takes from its address

@@ -26,7 +26,7 @@ type slimRefusal struct {
 	want     string
 }
 
-func octetsOf(text string) func(*testing.T, *gatewaytest.Fixture) []byte {
+func bytesOf(text string) func(*testing.T, *gatewaytest.Fixture) []byte {
 	return func(*testing.T, *gatewaytest.Fixture) []byte { return []byte(text) }
 }
 
@@ -38,7 +38,7 @@ func slimRefusals() []slimRefusal {
 	const send = "SendMessage"
 	good := packed(gatewaytest.AddBody(40))
 	call := func(params string) func(*testing.T, *gatewaytest.Fixture) []byte {
-		return octetsOf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":` + params + `}`)
+		return bytesOf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":` + params + `}`)
 	}
 	add := call(`{"name":"add","arguments":{"a":1,"b":2}}`)
 	evidence := func(tokens string) map[string]string { return map[string]string{"execution-context": tokens} }
@@ -46,8 +46,8 @@ func slimRefusals() []slimRefusal {
 		{name: "no such service", service: "else.v1.Service", method: send, body: good, want: "12 no such service"},
 		{name: "no such method", method: "Fly", body: good, want: "12 MethodNotFoundError"},
 		{name: "another method of the rollback service", service: tslim.ServiceRollback, method: "Undo", body: good, want: "12 no such service"},
-		{name: "no protobuf", method: send, body: octetsOf("\xff\xff"), want: "13 JSONParseError"},
-		{name: "an empty message", method: send, body: octetsOf(""), want: "3 InvalidParamsError"},
+		{name: "no protobuf", method: send, body: bytesOf("\xff\xff"), want: "13 JSONParseError"},
+		{name: "an empty message", method: send, body: bytesOf(""), want: "3 InvalidParamsError"},
 		{name: "cut short", method: send, body: func(t *testing.T, b *gatewaytest.Fixture) []byte { t.Helper(); g := good(t, b); return g[:len(g)-2] }, want: "13 JSONParseError"},
 		{name: "no such tool", method: send, body: packed(strings.Replace(gatewaytest.AddBody(40), `"skill":"add"`, `"skill":"fly"`, 1)), want: "5 SkillNotFoundError"},
 		{name: "a later version", method: send, body: good, metadata: map[string]string{"a2a-version": "2.0"}, want: "12 VersionNotSupportedError"},
@@ -59,20 +59,20 @@ func slimRefusals() []slimRefusal {
 		{name: "a task that is not there", method: "GetTask", body: packed(`{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"t"}}`), want: "5 TaskNotFoundError"},
 		{name: "an agent for others", agent: "closed", method: send, body: good, want: "7 ForbiddenError"},
 		{name: "an agent that wants an ECT", agent: "strict", method: send, body: good, want: "7 ForbiddenError"},
-		{name: "a rollback that is no token", service: tslim.ServiceRollback, method: "Request", body: octetsOf("go back"), want: "7 ForbiddenError"},
-		{name: "a rollback that is no ECT", service: tslim.ServiceRollback, method: "Request", body: octetsOf("a.b.c"), want: "7 ForbiddenError"},
-		{name: "a rollback with bytes that are no text", service: tslim.ServiceRollback, method: "Request", body: octetsOf("\xff.b.c"), want: "7 ForbiddenError"},
+		{name: "a rollback that is no token", service: tslim.ServiceRollback, method: "Request", body: bytesOf("go back"), want: "7 ForbiddenError"},
+		{name: "a rollback that is no ECT", service: tslim.ServiceRollback, method: "Request", body: bytesOf("a.b.c"), want: "7 ForbiddenError"},
+		{name: "a rollback with bytes that are no text", service: tslim.ServiceRollback, method: "Request", body: bytesOf("\xff.b.c"), want: "7 ForbiddenError"},
 
-		{name: "JSON-RPC: no method", body: octetsOf(`{"jsonrpc":"2.0","id":1,"method":"nothing/here"}`), want: "-32601"},
+		{name: "JSON-RPC: no method", body: bytesOf(`{"jsonrpc":"2.0","id":1,"method":"nothing/here"}`), want: "-32601"},
 		{name: "JSON-RPC: no tool", body: call(`{}`), want: "-32600"},
 		{name: "JSON-RPC: no such tool", body: call(`{"name":"fly","arguments":{}}`), want: "-32602"},
 		{name: "JSON-RPC: arguments that are a list", body: call(`{"name":"add","arguments":[1]}`), want: "-32600"},
-		{name: "JSON-RPC: a stream", body: octetsOf(strings.Replace(gatewaytest.AddBody(40), "SendMessage", "SendStreamingMessage", 1)), want: "-32004"},
+		{name: "JSON-RPC: a stream", body: bytesOf(strings.Replace(gatewaytest.AddBody(40), "SendMessage", "SendStreamingMessage", 1)), want: "-32004"},
 		{name: "JSON-RPC: an agent for others", agent: "closed", body: add, want: "-32600"},
 		{name: "JSON-RPC: an ECT that is none", body: add, metadata: evidence("a.b.c"), want: "-32600"},
-		{name: "JSON-RPC: a rollback without a token", body: octetsOf(`{"jsonrpc":"2.0","id":1,"method":"aepb/rollback","params":{}}`), want: "-32600"},
-		{name: "JSON-RPC: a rollback that is no token", body: octetsOf(`{"jsonrpc":"2.0","id":1,"method":"aepb/rollback","params":{"token":"go back"}}`), want: "-32602"},
-		{name: "JSON-RPC: a decision", body: octetsOf(`{"jsonrpc":"2.0","id":1,"method":"aepb/decision","params":{"token":"a.b.c"}}`), want: "-32601"},
+		{name: "JSON-RPC: a rollback without a token", body: bytesOf(`{"jsonrpc":"2.0","id":1,"method":"aepb/rollback","params":{}}`), want: "-32600"},
+		{name: "JSON-RPC: a rollback that is no token", body: bytesOf(`{"jsonrpc":"2.0","id":1,"method":"aepb/rollback","params":{"token":"go back"}}`), want: "-32602"},
+		{name: "JSON-RPC: a decision", body: bytesOf(`{"jsonrpc":"2.0","id":1,"method":"aepb/decision","params":{"token":"a.b.c"}}`), want: "-32601"},
 		{name: "JSON-RPC: a callback without TLS", body: add, metadata: map[string]string{"aepb-hitl-callback": "http://x.example"}, want: "-32600"},
 	}
 }
@@ -159,8 +159,8 @@ func TestSLIMAgent_Failures(t *testing.T) {
 				c.body = gatewaytest.AddBody(40)
 			}
 			got := b.Send(t, b.Sealed(t, gatewaytest.HTTPRequest{At: "/aepb/translate?from=a2a-v1&dest=" + c.dest, Body: c.body}))
-			if said := fate(got); said != c.want {
-				t.Errorf("%q, want %q", said, c.want)
+			if output := fate(got); output != c.want {
+				t.Errorf("%q, want %q", output, c.want)
 			}
 		})
 	}
@@ -170,7 +170,7 @@ func TestSLIMAgent_Failures(t *testing.T) {
 
 // fate is a problem's code, or the error in an answer.
 func fate(got gatewaytest.Reply) string {
-	var said struct {
+	var answer struct {
 		Code  string `json:"code"`
 		Error *struct {
 			Code int `json:"code"`
@@ -179,16 +179,16 @@ func fate(got gatewaytest.Reply) string {
 			} `json:"data"`
 		} `json:"error"`
 	}
-	if json.Unmarshal(got.Body, &said) != nil {
+	if json.Unmarshal(got.Body, &answer) != nil {
 		return string(gatewaytest.Short(got.Body))
 	}
 	switch {
-	case said.Error != nil && len(said.Error.Data) > 0:
-		return fmt.Sprintf("%d %d %s", got.Status, said.Error.Code, said.Error.Data[0].Reason)
-	case said.Error != nil:
-		return fmt.Sprintf("%d %d", got.Status, said.Error.Code)
+	case answer.Error != nil && len(answer.Error.Data) > 0:
+		return fmt.Sprintf("%d %d %s", got.Status, answer.Error.Code, answer.Error.Data[0].Reason)
+	case answer.Error != nil:
+		return fmt.Sprintf("%d %d", got.Status, answer.Error.Code)
 	}
-	return fmt.Sprintf("%d %s", got.Status, said.Code)
+	return fmt.Sprintf("%d %s", got.Status, answer.Code)
 }
 
 func slimAt(url string) directory.Endpoint {

@@ -23,10 +23,10 @@ func TestReplay_WhileInProgress(t *testing.T) {
 	<-entered
 	busy := gatewaytest.Want{Status: 409, Code: "in_progress", Reason: "received before", Header: map[string]string{"Retry-After": "1"}}
 	b.Refused(t, l, b.Send(t, l), busy)
-	door := gatewaytest.HTTPRequest{At: "/agents/slow/a2a", Body: l.Body, Tokens: l.Tokens}
+	endpoint := gatewaytest.HTTPRequest{At: "/agents/slow/a2a", Body: l.Body, Tokens: l.Tokens}
 	native := busy
 	native.Status, native.RPC = http.StatusOK, -32603
-	b.Refused(t, door, b.Send(t, door), native)
+	b.Refused(t, endpoint, b.Send(t, endpoint), native)
 	spoilt := l
 	spoilt.Body += " "
 	b.Refused(t, spoilt, b.Send(t, spoilt), gatewaytest.Invalid(ect.ReasonHashMismatch, "out_hash"))

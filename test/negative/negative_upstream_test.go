@@ -24,7 +24,7 @@ import (
 type outcome struct {
 	status         int
 	code           string
-	doorStatus     int
+	endpointStatus int
 	rpcA2A, rpcMCP int64
 	proof          string
 }
@@ -207,15 +207,15 @@ func misbehaves(t *testing.T, b *gatewaytest.Fixture, name string, binding canon
 	f.Conduct = m.conduct(f)
 	b.Serve(t, name, binding, f, h)
 	translate := b.Sealed(t, gatewaytest.HTTPRequest{At: "/aepb/translate?from=a2a-v1&dest=" + name, Body: gatewaytest.AddBody(b.Number())})
-	door := gatewaytest.HTTPRequest{At: "/agents/" + name + "/a2a", Body: gatewaytest.AddBody(b.Number())}
+	endpoint := gatewaytest.HTTPRequest{At: "/agents/" + name + "/a2a", Body: gatewaytest.AddBody(b.Number())}
 	rpc := m.is.rpcA2A
 	if binding == "a2a-v1" {
 		translate = b.Sealed(t, gatewaytest.HTTPRequest{At: "/aepb/translate?from=mcp-v1&dest=" + name, Body: gatewaytest.CallBody("fake", gatewaytest.Secret)})
-		door = gatewaytest.HTTPRequest{At: "/agents/" + name + "/mcp", Body: gatewaytest.CallBody("fake", gatewaytest.Secret), Header: gatewaytest.Mirror("tools/call", "fake")}
+		endpoint = gatewaytest.HTTPRequest{At: "/agents/" + name + "/mcp", Body: gatewaytest.CallBody("fake", gatewaytest.Secret), Header: gatewaytest.Mirror("tools/call", "fake")}
 		rpc = m.is.rpcMCP
 	}
 	b.Refused(t, translate, b.Send(t, translate), gatewaytest.Want{Status: m.is.status, Code: m.is.code, Reason: name, Proof: m.is.proof})
-	b.Refused(t, door, b.Send(t, door), gatewaytest.Want{Status: m.is.doorStatus, Code: m.is.code, RPC: rpc, Reason: name, Proof: m.is.proof})
+	b.Refused(t, endpoint, b.Send(t, endpoint), gatewaytest.Want{Status: m.is.endpointStatus, Code: m.is.code, RPC: rpc, Reason: name, Proof: m.is.proof})
 	if calls := f.Calls.Load(); calls > 2 {
 		t.Errorf("the agent was called %d times for two messages", calls)
 	}

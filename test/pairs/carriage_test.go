@@ -66,8 +66,8 @@ func listensTo(t *testing.T, b *gatewaytest.Fixture, name string, binding canoni
 func TestECTField_A2AAndMCP(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
-	heard := map[canonical.Binding]func() overheard{"a2a-v1": listensTo(t, b, "ear-a2a-v1", "a2a-v1"), "mcp-v1": listensTo(t, b, "ear-mcp-v1", "mcp-v1")}
-	for dest, agent := range heard {
+	received := map[canonical.Binding]func() overheard{"a2a-v1": listensTo(t, b, "ear-a2a-v1", "a2a-v1"), "mcp-v1": listensTo(t, b, "ear-mcp-v1", "mcp-v1")}
+	for dest, agent := range received {
 		name, called := "ear-"+string(dest), "echo"
 		if dest == "a2a-v1" {
 			called = "fake"
@@ -78,22 +78,22 @@ func TestECTField_A2AAndMCP(t *testing.T) {
 		} {
 			l.Tokens = []string{b.Token(t, l.Body)}
 			got := b.Send(t, l)
-			legs, said := b.Proofs(t, got), agent()
-			if got.Status != http.StatusOK || len(legs) != 2 || len(said.tokens) != 2 {
-				t.Errorf("%s to %s: got %d with %d tokens, the agent %d: %s", from, dest, got.Status, len(legs), len(said.tokens), gatewaytest.Short(got.Body))
+			directions, answer := b.Proofs(t, got), agent()
+			if got.Status != http.StatusOK || len(directions) != 2 || len(answer.tokens) != 2 {
+				t.Errorf("%s to %s: got %d with %d tokens, the agent %d: %s", from, dest, got.Status, len(directions), len(answer.tokens), gatewaytest.Short(got.Body))
 				continue
 			}
 			source, _, err := ect.ParseUnverified(l.Tokens[0])
 			gatewaytest.Must(t, err)
 			for what, ok := range map[string]bool{
-				"the agent has our token":           said.tokens[0] == got.Header.Values("Execution-Context")[0],
-				"and the caller's behind it":        said.tokens[1] == l.Tokens[0],
-				"ours is the child of the caller's": slices.Equal(legs[0].Parents, []ect.ID{source.ID}) && legs[0].Workflow == source.Workflow,
-				"the reply's is the child of ours":  slices.Equal(legs[1].Parents, []ect.ID{legs[0].ID}),
-				"about what came in":                legs[0].InputHash == ect.Hash([]byte(l.Body)),
-				"about what went out":               legs[0].OutputHash == ect.Hash(said.body),
-				"about what went home":              legs[1].OutputHash == ect.Hash(got.Body),
-				"in no other form":                  legs[0].Ext[ect.ExtHashForm] == nil,
+				"the agent has our token":           answer.tokens[0] == got.Header.Values("Execution-Context")[0],
+				"and the caller's behind it":        answer.tokens[1] == l.Tokens[0],
+				"ours is the child of the caller's": slices.Equal(directions[0].Parents, []ect.ID{source.ID}) && directions[0].Workflow == source.Workflow,
+				"the reply's is the child of ours":  slices.Equal(directions[1].Parents, []ect.ID{directions[0].ID}),
+				"about what came in":                directions[0].InputHash == ect.Hash([]byte(l.Body)),
+				"about what went out":               directions[0].OutputHash == ect.Hash(answer.body),
+				"about what went home":              directions[1].OutputHash == ect.Hash(got.Body),
+				"in no other form":                  directions[0].Ext[ect.ExtHashForm] == nil,
 			} {
 				if !ok {
 					t.Errorf("%s to %s: not so: %s", from, dest, what)

@@ -89,18 +89,18 @@ func TestConsent_Matrix(t *testing.T) {
 						gatewaytest.Soon(ctx, func() bool { return c.Exposed(ctx) })
 					}
 					other := others.Caller(t, from.Side, to.Side, gatewaytest.Player)
-					heard := c.Responds(ctx, r, other, (*gatewaytest.Received).Outcome)
-					if gatewaytest.Ends(from, to, heard) {
+					received := c.Responds(ctx, r, other, (*gatewaytest.Received).Outcome)
+					if gatewaytest.Ends(from, to, received) {
 						gatewaytest.SoonIn(t.Context(), gatewaytest.Background, func() bool { return len(tr.AnswersOf(c.Wid)) > 0 })
 					}
-					told := tr.AnswersOf(c.Wid)
+					notices := tr.AnswersOf(c.Wid)
 					if foreign := tr.AnswersOf(other.Wid); foreign != nil {
 						t.Errorf("%s to %s: of another caller the agent is told %q", from.Name, to.Name, foreign)
 					}
-					if strings.HasPrefix(heard, "broken") || errors.Is(ctx.Err(), context.DeadlineExceeded) {
-						t.Errorf("%s to %s: %s does not end: %s", from.Name, to.Name, r.Name, heard)
+					if strings.HasPrefix(received, "broken") || errors.Is(ctx.Err(), context.DeadlineExceeded) {
+						t.Errorf("%s to %s: %s does not end: %s", from.Name, to.Name, r.Name, received)
 					}
-					for _, one := range told {
+					for _, one := range notices {
 						if word, _, _ := strings.Cut(one, " "); word == string(canonical.Accept) && !r.Accepts {
 							t.Errorf("%s to %s: %s is told as %q", from.Name, to.Name, r.Name, one)
 						}
@@ -111,7 +111,7 @@ func TestConsent_Matrix(t *testing.T) {
 					if seen[key] == nil {
 						seen[key] = map[string][]string{}
 					}
-					cell := cmp.Or(strings.Join(told, ", "), "–") + " → " + heard
+					cell := cmp.Or(strings.Join(notices, ", "), "–") + " → " + received
 					if !slices.Contains(seen[key][r.Name], cell) {
 						seen[key][r.Name] = append(seen[key][r.Name], cell)
 					}

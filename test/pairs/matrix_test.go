@@ -116,8 +116,8 @@ func declaredRows(t *testing.T) map[string][]string {
 	t.Helper()
 	out := map[string][]string{}
 	for _, line := range declaredMatrix(t) {
-		if key, lost, ok := strings.Cut(line, `" `); ok {
-			out[key+`"`] = strings.Fields(lost)
+		if key, missing, ok := strings.Cut(line, `" `); ok {
+			out[key+`"`] = strings.Fields(missing)
 		} else {
 			out[line] = nil
 		}

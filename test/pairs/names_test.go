@@ -105,10 +105,10 @@ func (n namesake) does(m *canonical.Message) canonical.Body {
 // mcpNames is an MCP server with tools, prompts and resources of these names, in
 // 2026-07-28 or in 2025-11-25, without sessions.
 type mcpNames struct {
-	names  namesake
-	modern bool
-	told   chan string // resources that somebody wants to hear of; nil: they are not told
-	asks   string      // the name of the tool that asks before it answers; empty: there is none
+	names    namesake
+	modern   bool
+	notified chan string // resources that somebody wants to hear of; nil: they are not told
+	asks     string      // the name of the tool that asks before it answers; empty: there is none
 
 	changed atomic.Bool // it describes everything in another way than before
 }
@@ -200,7 +200,7 @@ func (s *mcpNames) result(method, name, uri, ref string) string {
 	case "completion/complete":
 		return `"completion":{"values":[` + string(gatewaytest.MustMarshal(s.names.called(strings.TrimPrefix(ref, address(""))))) + `]}`
 	case "resources/subscribe":
-		s.told <- uri
+		s.notified <- uri
 	}
 	return `"_meta":{}`
 }
@@ -221,7 +221,7 @@ func (s *mcpNames) listen(w http.ResponseWriter, _ *http.Request, id json.RawMes
 	}
 	say("notifications/subscriptions/acknowledged", `"notifications":{"resourceSubscriptions":`+string(gatewaytest.MustMarshal(uris))+`}`)
 	for _, uri := range uris {
-		s.told <- uri
+		s.notified <- uri
 		say("notifications/resources/updated", `"uri":`+string(gatewaytest.MustMarshal(uri)))
 	}
 	_, _ = io.WriteString(w, `data: {"jsonrpc":"2.0","id":`+string(id)+`,"result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/subscriptionId":`+string(id)+"}}}\n\n")
@@ -261,12 +261,12 @@ func askMCP(t *testing.T, b *gatewaytest.Fixture, agent string, modern bool, met
 }
 
 func askedMCP(modern bool, method string, params map[string]any) string {
-	said := map[string]any{}
-	maps.Copy(said, params)
+	answer := map[string]any{}
+	maps.Copy(answer, params)
 	if modern {
-		said["_meta"] = map[string]any{"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": map[string]any{}}
+		answer["_meta"] = map[string]any{"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": map[string]any{}}
 	}
-	return string(gatewaytest.MustMarshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": method, "params": said}))
+	return string(gatewaytest.MustMarshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": method, "params": answer}))
 }
 
 // shown is one thing on a list, by the name that its caller knows it by.
@@ -275,9 +275,9 @@ type shown struct{ name, description string }
 // shownIn reads a list of MCP.
 func shownIn(t *testing.T, body []byte, member, key string) []shown {
 	t.Helper()
-	var said struct{ Result map[string]json.RawMessage }
+	var answer struct{ Result map[string]json.RawMessage }
 	var items []map[string]any
-	if json.Unmarshal(body, &said) != nil || json.Unmarshal(said.Result[member], &items) != nil {
+	if json.Unmarshal(body, &answer) != nil || json.Unmarshal(answer.Result[member], &items) != nil {
 		t.Fatalf("no %s in %s", member, gatewaytest.Short(body))
 	}
 	list := make([]shown, len(items))
@@ -310,7 +310,7 @@ func TestNames_MCPServers(t *testing.T) {
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
 	names := namesake(oddNames())
 	for agent, modern := range map[string]bool{"modern": true, "legacy": false} {
-		server := &mcpNames{names: names, modern: modern, told: make(chan string, len(names))}
+		server := &mcpNames{names: names, modern: modern, notified: make(chan string, len(names))}
 		namesServer(t, b, agent, server)
 		for _, inModern := range []bool{true, false} {
 			what := "server " + agent + ", client modern=" + strconv.FormatBool(inModern) + ", "
@@ -358,7 +358,7 @@ func subscribed(t *testing.T, b *gatewaytest.Fixture, agent string, s *mcpNames)
 		}
 		got := string(askMCP(t, b, agent, s.modern, method, params))
 		select {
-		case uri := <-s.told:
+		case uri := <-s.notified:
 			if uri != resource.name || s.modern && !strings.Contains(got, `"uri":`+string(gatewaytest.MustMarshal(uri))) {
 				t.Errorf("%s: %q was subscribed to, the server was asked for %q, and the client got %s", agent, resource.name, uri, gatewaytest.Short([]byte(got)))
 			}
@@ -381,12 +381,12 @@ func TestNames_ToolThatAsks(t *testing.T) {
 		body = strings.Replace(body, `"params":{`, `"params":{`+more, 1)
 		return string(b.Send(t, gatewaytest.HTTPRequest{At: "/agents/agent/mcp", Header: gatewaytest.Mirror("tools/call", tool.name), Body: body}).Body)
 	}
-	var asked struct{ Result struct{ RequestState string } }
+	var request struct{ Result struct{ RequestState string } }
 	first := call("")
-	if json.Unmarshal([]byte(first), &asked) != nil || asked.Result.RequestState == "" {
+	if json.Unmarshal([]byte(first), &request) != nil || request.Result.RequestState == "" {
 		t.Fatalf("it asks nothing: %s", first)
 	}
-	if got := call(`"requestState":"` + asked.Result.RequestState + `","inputResponses":{"k":{"action":"accept","content":{}}},`); !strings.Contains(got, "this is "+tool.description) {
+	if got := call(`"requestState":"` + request.Result.RequestState + `","inputResponses":{"k":{"action":"accept","content":{}}},`); !strings.Contains(got, "this is "+tool.description) {
 		t.Errorf("the answer came to %s", got)
 	}
 }
@@ -449,19 +449,19 @@ type a2aNames struct{ names namesake }
 
 func (a *a2aNames) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	form := a2a.New(translators.Config{})
-	asked := &canonical.Message{Op: canonical.OpDescribe, Body: &canonical.DescribeRequest{}}
+	request := &canonical.Message{Op: canonical.OpDescribe, Body: &canonical.DescribeRequest{}}
 	if r.Method == http.MethodPost {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
 			return
 		}
-		if asked, err = form.Decode(translators.Wire{Binding: a2a.Binding, Version: "1.0", Media: "application/json", Body: body}); err != nil {
+		if request, err = form.Decode(translators.Wire{Binding: a2a.Binding, Version: "1.0", Media: "application/json", Body: body}); err != nil {
 			w.WriteHeader(http.StatusBadRequest)
 			return
 		}
 	}
 	reply := &canonical.Message{
-		Op: asked.Op, Phase: canonical.PhaseResponse, Correlation: asked.Correlation, Body: a.names.does(asked),
+		Op: request.Op, Phase: canonical.PhaseResponse, Correlation: request.Correlation, Body: a.names.does(request),
 		Conversation: canonical.Conversation{ContextID: "c", TaskID: "t"},
 	}
 	if d, ok := reply.Body.(*canonical.Description); ok {
@@ -501,12 +501,12 @@ func shownBy(t *testing.T, form translators.Translator, body []byte, version str
 	t.Helper()
 	m, err := form.Decode(translators.Wire{Binding: form.Info().Binding, Version: version, Media: form.Info().Media[0], Body: body, Re: canonical.OpCapabilities})
 	gatewaytest.Must(t, err)
-	said, ok := m.Body.(*canonical.CapabilityList)
+	answer, ok := m.Body.(*canonical.CapabilityList)
 	if !ok {
 		t.Fatalf("no list: %s", gatewaytest.Short(body))
 	}
-	list := make([]shown, len(said.Capabilities))
-	for i, c := range said.Capabilities {
+	list := make([]shown, len(answer.Capabilities))
+	for i, c := range answer.Capabilities {
 		list[i] = shown{c.ID, c.Description}
 	}
 	return list
@@ -573,9 +573,9 @@ func listers(t *testing.T, b *gatewaytest.Fixture) map[string]lister {
 		}},
 		"uacp-v1": {func(t *testing.T, agent string) []shown {
 			t.Helper()
-			form, asked := uacp.New(translators.Config{}), *page
-			asked.Correlation.WireID = json.RawMessage("41")
-			wire, _, err := form.Encode(&asked, translators.Target{Form: uacp.FormEnveloped})
+			form, request := uacp.New(translators.Config{}), *page
+			request.Correlation.WireID = json.RawMessage("41")
+			wire, _, err := form.Encode(&request, translators.Target{Form: uacp.FormEnveloped})
 			gatewaytest.Must(t, err)
 			return shownBy(t, form, b.AskUACP(t, agent, wire.Body), "")
 		}, func(t *testing.T, agent, name string) string {
@@ -584,9 +584,9 @@ func listers(t *testing.T, b *gatewaytest.Fixture) map[string]lister {
 		}},
 		"ainp-v1": {func(t *testing.T, agent string) []shown {
 			t.Helper()
-			form, asked := ainp.New(translators.Config{}), *page
-			asked.Correlation.WireID = gatewaytest.MustMarshal(string(ect.NewID()))
-			wire, _, err := form.Encode(&asked, translators.Target{Stamp: translators.Addressing{From: alice.DID, At: time.Now()}})
+			form, request := ainp.New(translators.Config{}), *page
+			request.Correlation.WireID = gatewaytest.MustMarshal(string(ect.NewID()))
+			wire, _, err := form.Encode(&request, translators.Target{Stamp: translators.Addressing{From: alice.DID, At: time.Now()}})
 			gatewaytest.Must(t, err)
 			return shownBy(t, form, b.Send(t, gatewaytest.HTTPRequest{At: "/agents/" + agent + "/ainp", Body: string(gatewaytest.Signed(alice, wire.Body, ""))}).Body, "")
 		}, func(t *testing.T, agent, name string) string {

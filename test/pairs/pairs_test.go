@@ -110,24 +110,24 @@ func TestCPAT_TokensOfATranslation(t *testing.T) {
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
 	got := b.Send(t, b.Sealed(t, gatewaytest.HTTPRequest{At: "/cpat/translate?from=a2a-v1&dest=calculator", Body: gatewaytest.AddBody(5)}))
 	b.Right(t, got, `"sum":6`)
-	legs := b.Proofs(t, got)
-	if len(legs) != 2 {
-		t.Fatalf("%d tokens", len(legs))
+	directions := b.Proofs(t, got)
+	if len(directions) != 2 {
+		t.Fatalf("%d tokens", len(directions))
 	}
 	for i, want := range []map[string]string{
 		{"cpat.source_protocol": "a2a-v1", "cpat.dest_protocol": "mcp-v1", "cpat.gateway_id": b.Self()},
 		{"cpat.source_protocol": "mcp-v1", "cpat.dest_protocol": "a2a-v1", "cpat.gateway_id": b.Self()},
 	} {
 		for key, value := range want {
-			if said, _ := legs[i].Ext.String(key); said != value {
-				t.Errorf("token %d: %s is %q, want %q", i+1, key, said, value)
+			if text, _ := directions[i].Ext.String(key); text != value {
+				t.Errorf("token %d: %s is %q, want %q", i+1, key, text, value)
 			}
-			if legs[i].Ext["aepb"+strings.TrimPrefix(key, "cpat")] != nil {
+			if directions[i].Ext["aepb"+strings.TrimPrefix(key, "cpat")] != nil {
 				t.Errorf("token %d: AEPB's word for %s stands there too", i+1, key)
 			}
 		}
-		if _, ok := legs[i].Ext.Strings("cpat.translation_warnings"); !ok || legs[i].Act != "cpat:translate" {
-			t.Errorf("token %d: act %s, warnings %s", i+1, legs[i].Act, legs[i].Ext["cpat.translation_warnings"])
+		if _, ok := directions[i].Ext.Strings("cpat.translation_warnings"); !ok || directions[i].Act != "cpat:translate" {
+			t.Errorf("token %d: act %s, warnings %s", i+1, directions[i].Act, directions[i].Ext["cpat.translation_warnings"])
 		}
 	}
 }

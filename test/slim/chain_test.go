@@ -53,14 +53,14 @@ agents:
 			t.Errorf("state %s, text %q, card %s", got.State(), got.Text(), jsonOf(t, got.Card))
 		}
 		tree := first.ctl(t, "dag", "-v", workflow(t, record.evidence()))
-		for _, leg := range []string{
+		for _, direction := range []string{
 			"aepb:translate a2a-v1 → slim-v1 by " + id("first") + ", verified",
 			"aepb:translate slim-v1 → mcp-v1 by " + id("second") + ", verified",
 			"aepb:translate mcp-v1 → slim-v1 by " + id("second") + ", verified",
 			"aepb:translate slim-v1 → a2a-v1 by " + id("first") + ", verified",
 		} {
-			if strings.Count(tree, leg) == 0 {
-				t.Errorf("%q is not there:\n%s", leg, tree)
+			if strings.Count(tree, direction) == 0 {
+				t.Errorf("%q is not there:\n%s", direction, tree)
 			}
 		}
 		// The second gateway answers with a stream: one token opens it, and one that closes it may come in time.
@@ -106,12 +106,12 @@ agents: {toolbox: {endpoints: [{binding: mcp-v1, through: %q}], callers: ["spiff
 		t.Errorf("state %s, text %q, card %s", got.State(), got.Text(), jsonOf(t, got.Card))
 	}
 	tree := first.ctl(t, "dag", "-v", workflow(t, record.evidence()))
-	for _, leg := range []string{
+	for _, direction := range []string{
 		"a2a-v1 → mcp-v1 by " + id("third") + ", verified", "mcp-v1 → a2a-v1 by " + id("third") + ", verified",
 		"aepb:translate a2a-v1 → a2a-v1 by " + id("second") + ", verified", "aepb:translate a2a-v1 → a2a-v1 by " + id("first") + ", verified",
 	} {
-		if want := map[bool]int{true: 1, false: 2}[strings.Contains(leg, "third")]; strings.Count(tree, leg) != want {
-			t.Errorf("%q is not there %d times:\n%s", leg, want, tree)
+		if want := map[bool]int{true: 1, false: 2}[strings.Contains(direction, "third")]; strings.Count(tree, direction) != want {
+			t.Errorf("%q is not there %d times:\n%s", direction, want, tree)
 		}
 	}
 	if lines := strings.Count(tree, " by "); lines != 7 || !strings.Contains(tree, "aepb:negotiate") {

@@ -25,8 +25,8 @@ func TestGateway_DevelopmentWithoutTLS(t *testing.T) {
 	}
 	_, at := startNode(t)
 	methods := job{
-		"GetExtendedAgentCard": job{"body": octetsOf(t, &a2apb.AgentCard{}, strings.Replace(helperCard, `"streaming":true`, `"streaming":false`, 1))},
-		"SendMessage":          job{"body": octetsOf(t, &a2apb.SendMessageResponse{}, `{"message":{"messageId":"m","role":"ROLE_AGENT","parts":[{"text":"here"}]}}`)},
+		"GetExtendedAgentCard": job{"body": bytesOf(t, &a2apb.AgentCard{}, strings.Replace(helperCard, `"streaming":true`, `"streaming":false`, 1))},
+		"SendMessage":          job{"body": bytesOf(t, &a2apb.SendMessageResponse{}, `{"message":{"messageId":"m","role":"ROLE_AGENT","parts":[{"text":"here"}]}}`)},
 	}
 	startPeer(t).do(t, job{
 		"job": "app", "endpoint": "http://" + at, "name": "org/agents/helper", "secret": secret,
@@ -69,7 +69,7 @@ func TestGateway_DevelopmentWithoutTLS(t *testing.T) {
 	}
 	client := g.Client()
 	t.Cleanup(client.CloseIdleConnections)
-	got, err := peers.A2ACall(t.Context(), client, g.Public+"/agents/helper", said("please"))
+	got, err := peers.A2ACall(t.Context(), client, g.Public+"/agents/helper", message("please"))
 	if err != nil || got.Text() != "here" {
 		t.Errorf("%q %v\n%s", got.Text(), err, g.Output())
 	}
@@ -77,7 +77,7 @@ func TestGateway_DevelopmentWithoutTLS(t *testing.T) {
 	if out, err := ctl("agents", "add", "elsewhere", "--slim", "org/agents/helper@127.0.0.1:9"); err == nil || !strings.Contains(out, "egress policy does not allow this destination") {
 		t.Error(out)
 	}
-	if _, err := peers.A2ACall(t.Context(), client, g.Public+"/agents/elsewhere", said("please")); err == nil || !strings.HasSuffix(err.Error(), "403 Forbidden") {
+	if _, err := peers.A2ACall(t.Context(), client, g.Public+"/agents/elsewhere", message("please")); err == nil || !strings.HasSuffix(err.Error(), "403 Forbidden") {
 		t.Error(err)
 	}
 }

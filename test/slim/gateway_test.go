@@ -24,17 +24,17 @@ import (
 	"github.com/aepb/aepb-gateway/cmd/aepb-gateway/demo/peers"
 )
 
-// octetsOf is a message of the official library, in protobuf and base64.
-func octetsOf(t *testing.T, m proto.Message, text string) string {
+// bytesOf is a message of the official library, in protobuf and base64.
+func bytesOf(t *testing.T, m proto.Message, text string) string {
 	t.Helper()
 	if err := protojson.Unmarshal([]byte(text), m); err != nil {
 		t.Fatal(err)
 	}
-	octets, err := proto.Marshal(m)
+	bytes, err := proto.Marshal(m)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return base64.StdEncoding.EncodeToString(octets)
+	return base64.StdEncoding.EncodeToString(bytes)
 }
 
 const helperCard = `{"name":"helper","description":"helps","version":"1","capabilities":{"streaming":true},"defaultInputModes":["text/plain"],"defaultOutputModes":["text/plain"],` +
@@ -48,25 +48,25 @@ func (w *world) helper(t *testing.T, name string, streaming bool, methods job) *
 	if !streaming {
 		card = strings.Replace(card, `"streaming":true`, `"streaming":false`, 1)
 	}
-	methods["GetExtendedAgentCard"] = job{"body": octetsOf(t, &a2apb.AgentCard{}, card)}
+	methods["GetExtendedAgentCard"] = job{"body": bytesOf(t, &a2apb.AgentCard{}, card)}
 	return w.app(t, name, job{"a2a": job{"service": "lf.a2a.v1.A2AService", "methods": methods}})
 }
 
-func said(text string) *a2a.Message {
+func message(text string) *a2a.Message {
 	return a2a.NewMessage(a2a.MessageRoleUser, a2a.NewTextPart(text))
 }
 
-// asked is one call that an official server got.
-type asked struct {
+// requested is one call that an official server got.
+type requested struct {
 	Method, Body string
 	Metadata     map[string]string
 }
 
-func calls(t *testing.T, p *peer, method string) []asked {
+func calls(t *testing.T, p *peer, method string) []requested {
 	t.Helper()
-	var got struct{ Calls []asked }
+	var got struct{ Calls []requested }
 	p.do(t, job{"job": "seen"}, &got)
-	var of []asked
+	var of []requested
 	for _, call := range got.Calls {
 		if call.Method == method {
 			of = append(of, call)
@@ -77,7 +77,7 @@ func calls(t *testing.T, p *peer, method string) []asked {
 
 // attested verifies a token of the gateway's: signature, chain and what it says
 // of a message's bytes.
-func (w *world) attested(t *testing.T, compact, claim string, octets []byte) jwt.MapClaims {
+func (w *world) attested(t *testing.T, compact, claim string, bytes []byte) jwt.MapClaims {
 	t.Helper()
 	claims := jwt.MapClaims{}
 	_, err := jwt.NewParser(jwt.WithValidMethods([]string{"ES256"})).ParseWithClaims(compact, claims, func(token *jwt.Token) (any, error) {
@@ -100,9 +100,9 @@ func (w *world) attested(t *testing.T, compact, claim string, octets []byte) jwt
 	if err != nil {
 		t.Fatal(err)
 	}
-	sum := sha256.Sum256(octets)
+	sum := sha256.Sum256(bytes)
 	if got, _ := claims[claim].(string); !strings.HasSuffix(got, base64.RawURLEncoding.EncodeToString(sum[:])) {
-		t.Errorf("%s is %v, and the bytes are %q", claim, claims[claim], octets)
+		t.Errorf("%s is %v, and the bytes are %q", claim, claims[claim], bytes)
 	}
 	return claims
 }
@@ -114,12 +114,12 @@ func TestGateway_A2AClientToOfficialServer(t *testing.T) {
 	w := newWorld(t)
 	const done = `{"message":{"messageId":"m-2","contextId":"c-1","role":"ROLE_AGENT","parts":[{"text":"here you are"},{"data":{"n":[1,2.5,null]}}]}}`
 	plain := w.helper(t, "org/agents/plain", false, job{
-		"SendMessage": job{"body": octetsOf(t, &a2apb.SendMessageResponse{}, done)},
+		"SendMessage": job{"body": bytesOf(t, &a2apb.SendMessageResponse{}, done)},
 		"GetTask":     job{"code": 5, "message": "TaskNotFoundError: no such task"},
 	})
 	w.helper(t, "org/agents/broken", false, job{"SendMessage": job{"code": 3, "message": "InvalidParamsError: you said nothing"}})
 	w.helper(t, "org/agents/mute", false, job{})
-	item := func(text string) string { return octetsOf(t, &a2apb.StreamResponse{}, text) }
+	item := func(text string) string { return bytesOf(t, &a2apb.StreamResponse{}, text) }
 	w.helper(t, "org/agents/stream", true, job{"SendStreamingMessage": job{"stream": []string{
 		item(`{"task":{"id":"t-1","contextId":"c-1","status":{"state":"TASK_STATE_WORKING"}}}`),
 		item(`{"artifactUpdate":{"taskId":"t-1","contextId":"c-1","artifact":{"artifactId":"a","parts":[{"text":"piece"}]}}}`),
@@ -139,7 +139,7 @@ func TestGateway_A2AClientToOfficialServer(t *testing.T) {
 		return got, record, err
 	}
 	t.Run("unary", func(t *testing.T) {
-		got, record, err := call(t, "plain", said("please"))
+		got, record, err := call(t, "plain", message("please"))
 		if err != nil || !strings.HasPrefix(got.Text(), "here you are") {
 			t.Fatalf("%q %v", got.Text(), err)
 		}
@@ -156,7 +156,7 @@ func TestGateway_A2AClientToOfficialServer(t *testing.T) {
 			t.Errorf("%v %v", &request, err)
 		}
 		sent := w.attested(t, seen[0].Metadata["execution-context"], "out_hash", body)
-		answered := w.attested(t, record.evidence()[1], "inp_hash", octets(t, &a2apb.SendMessageResponse{}, done))
+		answered := w.attested(t, record.evidence()[1], "inp_hash", content(t, &a2apb.SendMessageResponse{}, done))
 		if sent["wid"] != answered["wid"] || sent["iss"] != id("first") || answered["iss"] != id("first") {
 			t.Errorf("%v\n%v", sent, answered)
 		}
@@ -166,7 +166,7 @@ func TestGateway_A2AClientToOfficialServer(t *testing.T) {
 		"nobody": "card request failed, status: 504 Gateway Timeout",
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, _, err := call(t, name, said("please"))
+			_, _, err := call(t, name, message("please"))
 			if err == nil || !strings.HasSuffix(err.Error(), want) {
 				t.Errorf("%v, want %s", err, want)
 			}
@@ -183,7 +183,7 @@ func TestGateway_A2AClientToOfficialServer(t *testing.T) {
 			t.Fatal(err)
 		}
 		var kinds []string
-		for event, err := range agent.SendStreamingMessage(t.Context(), &a2a.SendMessageRequest{Message: said("please")}) {
+		for event, err := range agent.SendStreamingMessage(t.Context(), &a2a.SendMessageRequest{Message: message("please")}) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -201,19 +201,19 @@ func TestGateway_A2AClientToOfficialServer(t *testing.T) {
 		}
 	})
 	t.Run("too large, and the connection lives", func(t *testing.T) {
-		_, _, err := call(t, "plain", said(strings.Repeat("x", 5<<20)))
+		_, _, err := call(t, "plain", message(strings.Repeat("x", 5<<20)))
 		if err == nil || !strings.HasSuffix(err.Error(), "413 Request Entity Too Large") {
 			t.Errorf("5 MiB: %v", err)
 		}
-		if got, _, err := call(t, "plain", said("again")); err != nil || !strings.HasPrefix(got.Text(), "here you are") {
+		if got, _, err := call(t, "plain", message("again")); err != nil || !strings.HasPrefix(got.Text(), "here you are") {
 			t.Errorf("%q %v", got.Text(), err)
 		}
 	})
 }
 
-func octets(t *testing.T, m proto.Message, text string) []byte {
+func content(t *testing.T, m proto.Message, text string) []byte {
 	t.Helper()
-	out, err := base64.StdEncoding.DecodeString(octetsOf(t, m, text))
+	out, err := base64.StdEncoding.DecodeString(bytesOf(t, m, text))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -294,12 +294,12 @@ func TestGateway_OutlivesIdleMinuteAndNodeRestart(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	methods := func() job {
-		return job{"SendMessage": job{"body": octetsOf(t, &a2apb.SendMessageResponse{}, `{"message":{"messageId":"m","role":"ROLE_AGENT","parts":[{"text":"awake"}]}}`)}}
+		return job{"SendMessage": job{"body": bytesOf(t, &a2apb.SendMessageResponse{}, `{"message":{"messageId":"m","role":"ROLE_AGENT","parts":[{"text":"awake"}]}}`)}}
 	}
 	w.helper(t, "org/agents/helper", false, methods())
 	g := w.gateway(t, "first", w.on("first", "")+"\nagents: {helper: "+w.far("org/agents/helper", id("helper"), "")+"}")
 	call := func(ctx context.Context, client *http.Client) error {
-		got, err := peers.A2ACall(ctx, client, g.public+"/agents/helper", said("awake?"))
+		got, err := peers.A2ACall(ctx, client, g.public+"/agents/helper", message("awake?"))
 		if err == nil && got.Text() != "awake" {
 			err = errors.New(got.Text())
 		}

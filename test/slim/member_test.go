@@ -70,8 +70,8 @@ func answering(t *testing.T, text string) job {
 	t.Helper()
 	card := strings.Replace(helperCard, `"streaming":true`, `"streaming":false`, 1)
 	return job{"a2a": job{"service": "lf.a2a.v1.A2AService", "methods": job{
-		"GetExtendedAgentCard": job{"body": octetsOf(t, &a2apb.AgentCard{}, card)},
-		"SendMessage":          job{"body": octetsOf(t, &a2apb.SendMessageResponse{}, `{"message":{"messageId":"m","role":"ROLE_AGENT","parts":[{"text":"`+text+`"}]}}`)},
+		"GetExtendedAgentCard": job{"body": bytesOf(t, &a2apb.AgentCard{}, card)},
+		"SendMessage":          job{"body": bytesOf(t, &a2apb.SendMessageResponse{}, `{"message":{"messageId":"m","role":"ROLE_AGENT","parts":[{"text":"`+text+`"}]}}`)},
 	}}}
 }
 
@@ -114,8 +114,8 @@ agents:
 			t.Fatalf("%+v %v", got, err)
 		}
 		ext := w.attested(t, strings.Split(got.Metadata["execution-context"], ",")[0], "inp_hash", []byte(echoCall))["ext"]
-		if said := jsonOf(t, ext); !strings.Contains(said, `"spiffe://`+domain+`/alice"`) {
-			t.Errorf("the caller is not who its token says: %s", said)
+		if text := jsonOf(t, ext); !strings.Contains(text, `"spiffe://`+domain+`/alice"`) {
+			t.Errorf("the caller is not who its token says: %s", text)
 		}
 	})
 	t.Run("a member who may not call", func(t *testing.T) {
@@ -131,7 +131,7 @@ agents:
 		}
 	})
 	t.Run("calling", func(t *testing.T) {
-		got, err := peers.A2ACall(t.Context(), w.client(t), g.public+"/agents/helper", said("hello"))
+		got, err := peers.A2ACall(t.Context(), w.client(t), g.public+"/agents/helper", message("hello"))
 		if err != nil || got.Text() != "hello, member" {
 			t.Errorf("%q %v", got.Text(), err)
 		}
@@ -206,12 +206,12 @@ agents:
 			t.Fatalf("%+v %v", got, err)
 		}
 		ext := w.attested(t, strings.Split(got.Metadata["execution-context"], ",")[0], "inp_hash", []byte(echoCall))["ext"]
-		if said := jsonOf(t, ext); !strings.Contains(said, `"`+id("alice")+`"`) {
-			t.Errorf("the caller is not who its token says: %s", said)
+		if text := jsonOf(t, ext); !strings.Contains(text, `"`+id("alice")+`"`) {
+			t.Errorf("the caller is not who its token says: %s", text)
 		}
 	})
 	t.Run("calling", func(t *testing.T) {
-		got, err := peers.A2ACall(t.Context(), w.client(t), g.public+"/agents/helper", said("hello"))
+		got, err := peers.A2ACall(t.Context(), w.client(t), g.public+"/agents/helper", message("hello"))
 		if err != nil || got.Text() != "hello, workload" {
 			t.Errorf("%q %v", got.Text(), err)
 		}

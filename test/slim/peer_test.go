@@ -55,10 +55,10 @@ type journal struct {
 	buf bytes.Buffer
 }
 
-func (j *journal) Write(octets []byte) (int, error) {
+func (j *journal) Write(content []byte) (int, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.buf.Write(octets)
+	return j.buf.Write(content)
 }
 
 func (j *journal) text() []byte {

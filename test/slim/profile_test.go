@@ -69,17 +69,17 @@ func TestJSONRPC_OverARealNode(t *testing.T) {
 	_, at := startNode(t)
 	theirs, us := startApp(t, at, "org/ns/alice", false), startOurs(t, at, "org/ns/gogate")
 
-	var asked handle
-	theirs.do(t, job{"job": "open", "app": "org/ns/alice", "to": us.Name().Base()}, &asked)
-	theirs.do(t, job{"job": "publish", "session": asked.Session, "body": `{"jsonrpc":"2.0","id":7,"method":"tools/call"}`, "metadata": job{"execution-context": "e"}}, nil)
+	var request handle
+	theirs.do(t, job{"job": "open", "app": "org/ns/alice", "to": us.Name().Base()}, &request)
+	theirs.do(t, job{"job": "publish", "session": request.Session, "body": `{"jsonrpc":"2.0","id":7,"method":"tools/call"}`, "metadata": job{"execution-context": "e"}}, nil)
 	var got received
 	for range 2 {
-		theirs.do(t, job{"job": "receive", "session": asked.Session}, &got)
+		theirs.do(t, job{"job": "receive", "session": request.Session}, &got)
 		if !strings.Contains(got.Body, "notifications/progress") {
 			t.Errorf("%+v", got)
 		}
 	}
-	theirs.do(t, job{"job": "receive", "session": asked.Session}, &got)
+	theirs.do(t, job{"job": "receive", "session": request.Session}, &got)
 	if !strings.Contains(got.Body, "of org/ns/alice") || got.Metadata["execution-context"] != "e" {
 		t.Errorf("%+v", got)
 	}

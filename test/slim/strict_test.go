@@ -70,7 +70,7 @@ func TestNode_RequiresLinkKeysAndHeaderMACs(t *testing.T) {
 func TestCard_OfA2A03(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	card, err := base64.StdEncoding.DecodeString(octetsOf(t, &a2apb.AgentCard{}, `{"name":"helper","description":"helps","version":"1","capabilities":{"streaming":false},`+
+	card, err := base64.StdEncoding.DecodeString(bytesOf(t, &a2apb.AgentCard{}, `{"name":"helper","description":"helps","version":"1","capabilities":{"streaming":false},`+
 		`"defaultInputModes":["text/plain"],"defaultOutputModes":["text/plain"],"skills":[{"id":"help","name":"Help me","description":"helps","tags":["x"]}]}`))
 	if err != nil {
 		t.Fatal(err)
@@ -81,11 +81,11 @@ func TestCard_OfA2A03(t *testing.T) {
 	methods := job{
 		"GetExtendedAgentCard": job{"code": 12, "message": "UnsupportedOperationError: The agent does not support authenticated extended cards"},
 		"GetAgentCard":         job{"service": "a2a.v1.A2AService", "body": base64.StdEncoding.EncodeToString(card)},
-		"SendMessage":          job{"body": octetsOf(t, &a2apb.SendMessageResponse{}, `{"message":{"messageId":"m","role":"ROLE_AGENT","parts":[{"text":"here"}]}}`)},
+		"SendMessage":          job{"body": bytesOf(t, &a2apb.SendMessageResponse{}, `{"message":{"messageId":"m","role":"ROLE_AGENT","parts":[{"text":"here"}]}}`)},
 	}
 	w.app(t, "org/agents/old", job{"a2a": job{"service": "lf.a2a.v1.A2AService", "methods": methods}})
 	g := w.gateway(t, "first", w.on("first", "")+"\nagents:\n  old: "+w.far("org/agents/old", id("old"), ""))
-	got, err := peers.A2ACall(t.Context(), w.client(t), g.public+"/agents/old", said("please"))
+	got, err := peers.A2ACall(t.Context(), w.client(t), g.public+"/agents/old", message("please"))
 	if err != nil || got.Text() != "here" {
 		t.Errorf("%q %v", got.Text(), err)
 	}

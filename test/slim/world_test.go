@@ -102,20 +102,20 @@ func (w *world) app(t *testing.T, name string, more job) *peer {
 
 func (w *world) path(name string) string { return filepath.Join(w.dir, name) }
 
-func (w *world) write(t *testing.T, name string, octets []byte) {
+func (w *world) write(t *testing.T, name string, content []byte) {
 	t.Helper()
-	if err := os.WriteFile(w.path(name), octets, 0o600); err != nil {
+	if err := os.WriteFile(w.path(name), content, 0o600); err != nil {
 		t.Fatal(err)
 	}
 }
 
 func (w *world) read(t *testing.T, name string) string {
 	t.Helper()
-	octets, err := os.ReadFile(w.path(name))
+	content, err := os.ReadFile(w.path(name))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return string(octets)
+	return string(content)
 }
 
 // svid writes a certificate and key for somebody: spiffe://slim.test/peer/name.

@@ -12,8 +12,8 @@ import (
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
 
-// listServerBed starts a server and lists it as an agent. What is returned has its URL.
-func listServerBed(t *testing.T, b *gatewaytest.Fixture, name string, binding canonical.Binding, path string, handler http.Handler) *httptest.Server {
+// listServerFixture starts a server and lists it as an agent. What is returned has its URL.
+func listServerFixture(t *testing.T, b *gatewaytest.Fixture, name string, binding canonical.Binding, path string, handler http.Handler) *httptest.Server {
 	t.Helper()
 	server := httptest.NewUnstartedServer(handler)
 	server.TLS = gatewaytest.Serving(b.SVID(t, "/"+name))
@@ -39,7 +39,7 @@ func describedAs(t *testing.T, b *gatewaytest.Fixture, name string) admindoc.Sum
 func TestAdminAgent_AsksAnew(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
-	server := listServerBed(t, b, "gone", "mcp-v1", "/mcp", http.HandlerFunc((&gatewaytest.Fake{Conduct: gatewaytest.Well}).SpeakMCP))
+	server := listServerFixture(t, b, "gone", "mcp-v1", "/mcp", http.HandlerFunc((&gatewaytest.Fake{Conduct: gatewaytest.Well}).SpeakMCP))
 	if about := describedAs(t, b, "gone"); about.Error != "" || len(about.Capabilities) == 0 {
 		t.Fatalf("%+v", about)
 	}
@@ -63,7 +63,7 @@ func TestAgentAddress_CardOfAnotherHost(t *testing.T) {
 		r.Host = "inner"
 		agent.SpeakA2A(w, r)
 	})
-	server := listServerBed(t, b, "inner", "a2a-v1", "", mux)
+	server := listServerFixture(t, b, "inner", "a2a-v1", "", mux)
 	got := b.Send(t, b.Sealed(t, gatewaytest.A2ATo(b.Client, "inner", gatewaytest.AddBody(b.Number()))))
 	if got.Status != http.StatusOK || !strings.Contains(string(got.Body), "done") {
 		t.Errorf("%d %s", got.Status, got.Body)
@@ -86,7 +86,7 @@ func TestAgentAddress_RedirectToASlash(t *testing.T) {
 	})
 	mux.HandleFunc("/mcp/{$}", (&gatewaytest.Fake{Conduct: gatewaytest.Well}).SpeakMCP)
 	mux.Handle("/else", http.RedirectHandler("/mcp/?key=secret", http.StatusPermanentRedirect))
-	server := listServerBed(t, b, "slash", "mcp-v1", "/mcp", mux)
+	server := listServerFixture(t, b, "slash", "mcp-v1", "/mcp", mux)
 	about := describedAs(t, b, "slash")
 	if about.URL != server.URL+"/mcp/" || !strings.Contains(about.Why, "redirects") || len(about.Capabilities) == 0 {
 		t.Errorf("%+v", about)

@@ -23,12 +23,12 @@ import (
 // careful is an AINP agent that sets a checkpoint before it does anything, can
 // go back to it, and hears what humans decide.
 type careful struct {
-	t      *testing.T
-	b      *gatewaytest.Fixture
-	by     *ecttest.Party
-	mu     sync.Mutex
-	heard  []*canonical.Message
-	before ect.ID // the checkpoint
+	t       *testing.T
+	b       *gatewaytest.Fixture
+	by      *ecttest.Party
+	mu      sync.Mutex
+	arrived []*canonical.Message
+	before  ect.ID // the checkpoint
 }
 
 func (f *careful) mint(c ect.Claims) string {
@@ -56,29 +56,29 @@ func (f *careful) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer f.mu.Unlock()
 	reply := &canonical.Message{Op: m.Op, Phase: canonical.PhaseResponse, Correlation: m.Correlation}
 	var evidence []string
-	switch said := m.Body.(type) {
+	switch answer := m.Body.(type) {
 	case *canonical.DescribeRequest:
 		reply.Body = &canonical.Description{Name: "careful", Capabilities: []canonical.Capability{{ID: "do", Profile: canonical.ProfileMessage}}}
 	case *canonical.Signal:
-		f.heard = append(f.heard, m)
+		f.arrived = append(f.arrived, m)
 		reply.Body = &canonical.Done{}
 		if m.Op == canonical.OpRollback {
-			asked, _, err := ect.ParseUnverified(said.Token)
+			request, _, err := ect.ParseUnverified(answer.Token)
 			if err != nil {
 				return
 			}
 			reply.Body = &canonical.Signal{Token: f.mint(ect.Claims{
-				Act: ect.ActRollbackResult, Audience: []string{f.b.Self(), string(asked.Issuer)}, Workflow: asked.Workflow, Parents: []ect.ID{asked.ID},
-				OutputHash: ect.Hash([]byte("as it was")), Ext: gatewaytest.Restored(asked),
+				Act: ect.ActRollbackResult, Audience: []string{f.b.Self(), string(request.Issuer)}, Workflow: request.Workflow, Parents: []ect.ID{request.ID},
+				OutputHash: ect.Hash([]byte("as it was")), Ext: gatewaytest.Restored(request),
 			})}
 		}
 	default:
-		f.heard = append(f.heard, m)
-		leg, _, err := ect.ParseUnverified(gatewaytest.TokensIn(body)[0])
+		f.arrived = append(f.arrived, m)
+		direction, _, err := ect.ParseUnverified(gatewaytest.TokensIn(body)[0])
 		if err != nil {
 			return
 		}
-		token := f.mint(ect.Claims{Act: "atd:checkpoint", Audience: []string{f.b.Self()}, Workflow: leg.Workflow, Parents: []ect.ID{leg.ID}})
+		token := f.mint(ect.Claims{Act: "atd:checkpoint", Audience: []string{f.b.Self()}, Workflow: direction.Workflow, Parents: []ect.ID{direction.ID}})
 		set, _, err := ect.ParseUnverified(token)
 		if err != nil {
 			return
@@ -134,9 +134,9 @@ func TestAINPSignals_CallbackRollbackDecision(t *testing.T) {
 		}
 		return b.Send(t, gatewaytest.HTTPRequest{Via: via, At: "/agents/careful/ainp", Body: string(gatewaytest.Signed(gatewaytest.Did("alice"), body, ainp.SigDraft))})
 	}
-	told := make(chan string, 2)
+	notified := make(chan string, 2)
 	hook := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		told <- r.Header.Get(ect.HeaderName)
+		notified <- r.Header.Get(ect.HeaderName)
 		w.WriteHeader(http.StatusNoContent)
 	}))
 	hook.TLS = gatewaytest.Serving(b.SVID(t, "/hook"))
@@ -144,29 +144,29 @@ func TestAINPSignals_CallbackRollbackDecision(t *testing.T) {
 	t.Cleanup(hook.Close)
 	begin := &canonical.Message{Op: canonical.OpInvoke, Callback: hook.URL + "/hook", Body: gatewaytest.TextInvoke("go")}
 	first := send(begin, &ect.Claims{Audience: []string{b.Self()}, Workflow: workflow})
-	if !strings.Contains(string(first.Body), "done") || f.heard[0].Callback != begin.Callback {
-		t.Fatalf("got %d %s, with the callback %q", first.Status, gatewaytest.Short(first.Body), f.heard[0].Callback)
+	if !strings.Contains(string(first.Body), "done") || f.arrived[0].Callback != begin.Callback {
+		t.Fatalf("got %d %s, with the callback %q", first.Status, gatewaytest.Short(first.Body), f.arrived[0].Callback)
 	}
 
 	request := ecttest.Mint(t, b.Me, ecttest.Recipe{Claims: ect.Claims{
 		Act: ect.ActRollbackRequest, Audience: []string{b.Self(), string(svid.ID)}, Workflow: workflow, Parents: []ect.ID{f.before},
 		Ext: ect.Ext{"atd.reason": json.RawMessage(`"it went wrong"`), "atd.cascade": json.RawMessage("false")},
 	}})
-	asked, _, err := ect.ParseUnverified(request)
+	requested, _, err := ect.ParseUnverified(request)
 	gatewaytest.Must(t, err)
 	got := send(&canonical.Message{Op: canonical.OpRollback, Body: &canonical.Signal{Token: request}}, nil)
 	back, err := form.Decode(translators.Wire{Body: got.Body, Re: canonical.OpRollback})
 	gatewaytest.Must(t, err)
-	said, ok := back.Body.(*canonical.Signal)
+	answer, ok := back.Body.(*canonical.Signal)
 	if !ok {
 		t.Fatalf("got %d %s", got.Status, gatewaytest.Short(got.Body))
 	}
-	result, _, err := ect.ParseUnverified(said.Token)
+	result, _, err := ect.ParseUnverified(answer.Token)
 	gatewaytest.Must(t, err)
-	if result.Act != ect.ActRollbackResult || !slices.Contains(result.Parents, asked.ID) {
+	if result.Act != ect.ActRollbackResult || !slices.Contains(result.Parents, requested.ID) {
 		t.Errorf("the result is %s of %v", result.Act, result.Parents)
 	}
-	if last := f.heard[len(f.heard)-1]; last.Op != canonical.OpRollback || last.Body.(*canonical.Signal).Token != request {
+	if last := f.arrived[len(f.arrived)-1]; last.Op != canonical.OpRollback || last.Body.(*canonical.Signal).Token != request {
 		t.Errorf("the agent heard %s", last.Op)
 	}
 
@@ -176,13 +176,13 @@ func TestAINPSignals_CallbackRollbackDecision(t *testing.T) {
 		Act: ect.ActApprovalGranted, Audience: []string{b.Self(), string(b.Me.ID)}, Workflow: workflow, Parents: []ect.ID{f.before},
 	}})
 	got = send(&canonical.Message{Op: canonical.OpDecision, Body: &canonical.Signal{Token: decision, Approval: "a-1"}}, nil)
-	heard, err := form.Decode(translators.Wire{Body: got.Body, Re: canonical.OpDecision})
+	received, err := form.Decode(translators.Wire{Body: got.Body, Re: canonical.OpDecision})
 	gatewaytest.Must(t, err)
-	if _, ok := heard.Body.(*canonical.Done); got.Status != http.StatusOK || !ok {
+	if _, ok := received.Body.(*canonical.Done); got.Status != http.StatusOK || !ok {
 		t.Errorf("got %d %s", got.Status, gatewaytest.Short(got.Body))
 	}
 	select {
-	case token := <-told:
+	case token := <-notified:
 		if token != decision {
 			t.Error("another token was told")
 		}

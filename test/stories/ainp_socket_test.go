@@ -95,11 +95,11 @@ func TestAINPIntent_ApprovalReachesTheCaller(t *testing.T) {
 		if first := gatewaytest.Hear(t, conn); first.Payload.Status != "partial" {
 			t.Errorf("first %s", first.Raw)
 		}
-		asked := gatewaytest.Hear(t, conn)
-		if asked.Type != ainp.TypeIntent || asked.Payload.Kind != "ApprovalRequest" || !strings.Contains(asked.Raw, "may I spend it?") {
-			t.Fatalf("it is not asked: %s", asked.Raw)
+		request := gatewaytest.Hear(t, conn)
+		if request.Type != ainp.TypeIntent || request.Payload.Kind != "ApprovalRequest" || !strings.Contains(request.Raw, "may I spend it?") {
+			t.Fatalf("it is not asked: %s", request.Raw)
 		}
-		id, err := json.Marshal(asked.ID)
+		id, err := json.Marshal(request.ID)
 		gatewaytest.Must(t, err)
 		wire, _, err := ainp.New(translators.Config{}).Encode(&canonical.Message{
 			Op: canonical.OpAnswer, Phase: canonical.PhaseRequest, Correlation: canonical.Correlation{WireID: json.RawMessage(`"` + string(ect.NewID()) + `"`)},

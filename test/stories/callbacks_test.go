@@ -57,8 +57,8 @@ func (h *webhook) start(t *testing.T, b *gatewaytest.Fixture) {
 	h.server.StartTLS()
 }
 
-// told waits for the next decision.
-func (h *webhook) told(t *testing.T, token string) {
+// notified waits for the next decision.
+func (h *webhook) notified(t *testing.T, token string) {
 	t.Helper()
 	select {
 	case got := <-h.tokens:
@@ -106,10 +106,10 @@ func decidedOnce(t *testing.T, b *gatewaytest.Fixture, h *webhook, name string, 
 			Act: ect.ActTranslate, Audience: []string{b.Self()}, Workflow: decision.Workflow, Parents: []ect.ID{claims.ID},
 		}}))
 	}
-	h.told(t, granted)
+	h.notified(t, granted)
 	next := grant()
 	say(own, "a-2", next)
-	h.told(t, next)
+	h.notified(t, next)
 }
 
 // TestCallbacks_HTTPCallersGetTheDecisionOnce: callers of A2A and of MCP register a webhook for their
@@ -127,20 +127,20 @@ func TestCallbacks_HTTPCallersGetTheDecisionOnce(t *testing.T) {
 		return b.Send(t, gatewaytest.HTTPRequest{Via: via, At: "/hitl/callbacks", Body: `{"wid":"` + wid + `","uri":"` + uri + `"}`})
 	}
 	call := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"add","arguments":{"a":2,"b":3},` + gatewaytest.ModernMeta + `}}`
-	for door, asked := range map[string]gatewaytest.HTTPRequest{
+	for endpoint, request := range map[string]gatewaytest.HTTPRequest{
 		"a2a": {At: "/agents/abacus/a2a", Body: gatewaytest.AddBody(1), Header: map[string]string{"A2A-Version": "1.0"}},
 		"mcp": {At: "/agents/abacus/mcp", Body: call, Header: gatewaytest.Mirror("tools/call", "add")},
 	} {
-		got := b.Send(t, asked)
+		got := b.Send(t, request)
 		b.Right(t, got, `"sum":`)
-		legs := b.Proofs(t, got)
-		wid := legs[0].Workflow
+		directions := b.Proofs(t, got)
+		wid := directions[0].Workflow
 		for range 2 {
-			if got := register(b.Client, wid, hook.server.URL+"/"+door); got.Status != http.StatusCreated {
-				t.Fatalf("%s: %d %s", door, got.Status, gatewaytest.Short(got.Body))
+			if got := register(b.Client, wid, hook.server.URL+"/"+endpoint); got.Status != http.StatusCreated {
+				t.Fatalf("%s: %d %s", endpoint, got.Status, gatewaytest.Short(got.Body))
 			}
 		}
-		decidedOnce(t, b, hook, "abacus", ect.Claims{Workflow: wid, Parents: []ect.ID{legs[0].ID}, InputHash: legs[0].InputHash})
+		decidedOnce(t, b, hook, "abacus", ect.Claims{Workflow: wid, Parents: []ect.ID{directions[0].ID}, InputHash: directions[0].InputHash})
 		stranger := b.Caller(t, b.SVID(t, "/stranger"))
 		for name, c := range map[string]struct {
 			got    gatewaytest.Reply

@@ -103,12 +103,12 @@ func TestCard_WithoutSkills(t *testing.T) {
 	if reply.Text() != "done" || len(reply.Card.Skills) != 0 {
 		t.Errorf("the Go client of A2A got %q from an agent with %d skills", reply.Text(), len(reply.Card.Skills))
 	}
-	var said struct{ Results []struct{ Text string } }
+	var answer struct{ Results []struct{ Text string } }
 	official(t, filepath.Join(b.Dir, "ca.pem"), "a2a-client.mjs", officialJob{
 		Base: b.At.Public + "/agents/plain/", Messages: [][]officialPart{{{"hello"}}},
-	}, &said)
-	if len(said.Results) != 1 || said.Results[0].Text != "done" {
-		t.Errorf("the JavaScript client of A2A got %+v", said)
+	}, &answer)
+	if len(answer.Results) != 1 || answer.Results[0].Text != "done" {
+		t.Errorf("the JavaScript client of A2A got %+v", answer)
 	}
 	before := len(agent.seen())
 	for _, legacy := range []bool{false, true} {
@@ -172,11 +172,11 @@ func TestExtendedCard_Relayed(t *testing.T) {
 			t.Errorf("%s: a caller without credentials got %d %s", name, got.Status, got.Body)
 		}
 	}
-	octets := grpctest.Request(t, "GetExtendedAgentCard", `{"tenant":"vault"}`)
-	heard := b.Remote(t, b.ClientTLS(t, b.Dev.Client)).Call(t.Context(), "GetExtendedAgentCard", [][]byte{octets})
-	answer := string(bytes.Join(heard.Messages, nil))
+	content := grpctest.Request(t, "GetExtendedAgentCard", `{"tenant":"vault"}`)
+	received := b.Remote(t, b.ClientTLS(t, b.Dev.Client)).Call(t.Context(), "GetExtendedAgentCard", [][]byte{content})
+	answer := string(bytes.Join(received.Messages, nil))
 	if !strings.Contains(answer, "secret") || !strings.Contains(answer, b.RPC) || strings.Contains(answer, server.URL) {
-		t.Errorf("over gRPC: %q %s", answer, heard.Code)
+		t.Errorf("over gRPC: %q %s", answer, received.Code)
 	}
 	if seen := vault.seen(); !strings.Contains(seen[len(seen)-1], `"params":{`) {
 		t.Errorf("over gRPC the agent was asked %s, want params: the A2A SDK for Go refuses it without", seen[len(seen)-1])

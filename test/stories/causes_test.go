@@ -165,16 +165,16 @@ func TestUpstreamFailure_Causes(t *testing.T) {
 			} else {
 				b.List(t, name, "mcp-v1", c.at, c.host)
 			}
-			ordinary := saidBed(t, b, name, b.Client, b.Me, c)
+			ordinary := saidFixture(t, b, name, b.Client, b.Me, c)
 			if ordinary.Reason != "" {
 				t.Errorf("an ordinary caller learns the reason %q", ordinary.Reason)
 			}
 			proves(t, b, ordinary, c.proof)
-			told := saidBed(t, b, name, b.Caller(t, operator), b.Party(t, operator), c)
-			if told.Reason != c.reason || !strings.HasPrefix(told.Detail, ordinary.Detail) {
-				t.Errorf("an operator is told %q, %q, want %q, %q", told.Reason, told.Detail, c.reason, ordinary.Detail)
+			notified := saidFixture(t, b, name, b.Caller(t, operator), b.Party(t, operator), c)
+			if notified.Reason != c.reason || !strings.HasPrefix(notified.Detail, ordinary.Detail) {
+				t.Errorf("an operator is told %q, %q, want %q, %q", notified.Reason, notified.Detail, c.reason, ordinary.Detail)
 			}
-			proves(t, b, told, c.reason)
+			proves(t, b, notified, c.reason)
 			logged(t, b, name, c.reason, 2)
 			b.Counts(t, `aepb_upstream_failures_total{agent="`+name+`",reason="`+c.reason+`"} 2`)
 		})
@@ -207,8 +207,8 @@ type said struct {
 	reply                gatewaytest.Reply
 }
 
-// saidBed calls the agent and judges what does not depend on who calls.
-func saidBed(t *testing.T, b *gatewaytest.Fixture, agent string, via *http.Client, who *ecttest.Party, c cause) said {
+// saidFixture calls the agent and judges what does not depend on who calls.
+func saidFixture(t *testing.T, b *gatewaytest.Fixture, agent string, via *http.Client, who *ecttest.Party, c cause) said {
 	t.Helper()
 	body := gatewaytest.AddBody(b.Number())
 	got := b.Send(t, gatewaytest.HTTPRequest{
@@ -240,8 +240,8 @@ func logged(t *testing.T, b *gatewaytest.Fixture, agent, reason string, want int
 	t.Helper()
 	found := 0
 	for line := range strings.Lines(b.Logs.String()) {
-		var said struct{ Msg, Agent, Reason string }
-		if json.Unmarshal([]byte(line), &said) == nil && said.Msg == "exchange" && said.Agent == agent && said.Reason == reason {
+		var answer struct{ Msg, Agent, Reason string }
+		if json.Unmarshal([]byte(line), &answer) == nil && answer.Msg == "exchange" && answer.Agent == agent && answer.Reason == reason {
 			found++
 		}
 	}

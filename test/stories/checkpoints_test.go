@@ -153,7 +153,7 @@ func TestAttack_Checkpoints_OutsiderDeposits(t *testing.T) {
 		t.Errorf("%d %s", got.Status, got.Body)
 	}
 	list := gatewaytest.Answered[checkpoints.Page](t, b.Send(t, b.Operator(http.MethodGet, "/api/checkpoints?wid="+wid, "", nil)), http.StatusOK)
-	records := workflowBed(t, b, b.Client, wid)
+	records := workflowFixture(t, b, b.Client, wid)
 	if len(list.Checkpoints) != 0 || len(records) != 1 {
 		t.Errorf("%d checkpoints are kept, and %d tokens are on record, expected the start alone", len(list.Checkpoints), len(records))
 	}
@@ -330,7 +330,7 @@ func TestAttack_Rollbacks_WithoutTheRole(t *testing.T) {
 	b.Right(t, b.Send(t, call), `"sum":41001`)
 	list := gatewaytest.Answered[checkpoints.Page](t, b.Send(t, gatewaytest.HTTPRequest{Via: b.As(t, "/staff/viewer"), Method: http.MethodGet, At: b.At.Admin + "/api/checkpoints?wid=" + wid}), http.StatusOK)
 	order := `{"checkpoint":"` + string(list.Checkpoints[0].ID) + `","cascade":true,"reason":"mine"`
-	before := len(workflowBed(t, b, b.Client, wid))
+	before := len(workflowFixture(t, b, b.Client, wid))
 	for _, role := range []string{"viewer", "approver", "auditor", "stranger"} {
 		for _, body := range []string{order + "}", order + `,"plan":true}`} {
 			if got := ordered(t, b, role, body); got.Status != http.StatusForbidden {
@@ -338,7 +338,7 @@ func TestAttack_Rollbacks_WithoutTheRole(t *testing.T) {
 			}
 		}
 	}
-	if after := len(workflowBed(t, b, b.Client, wid)); after != before || len(b.CallsOf(41001)) != 0 {
+	if after := len(workflowFixture(t, b, b.Client, wid)); after != before || len(b.CallsOf(41001)) != 0 {
 		t.Errorf("%d tokens became %d, and the agent was called", before, after)
 	}
 	for _, path := range []string{"/api/checkpoints?wid=" + wid, "/api/rollbacks/" + wid + "/x"} {

@@ -83,8 +83,8 @@ func warningsOf(t *testing.T, tokens []string) string {
 	for _, token := range tokens {
 		claims, _, err := ect.ParseUnverified(token)
 		gatewaytest.Must(t, err)
-		said, _ := claims.Ext.Strings(ect.ExtWarnings)
-		out = append(out, said...)
+		texts, _ := claims.Ext.Strings(ect.ExtWarnings)
+		out = append(out, texts...)
 	}
 	return strings.Join(out, ", ")
 }

@@ -17,7 +17,7 @@ import (
 func TestStreamOf03_EndsWithItsFinalEvent(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
-	listServerBed(t, b, "chatty", "a2a-v1", "", http.HandlerFunc(chatty))
+	listServerFixture(t, b, "chatty", "a2a-v1", "", http.HandlerFunc(chatty))
 	ask := strings.Replace(gatewaytest.TextBody("hi"), "SendMessage", "SendStreamingMessage", 1)
 	ask03 := strings.NewReplacer("SendStreamingMessage", "message/stream", `"messageId"`, `"kind":"message","messageId"`, "ROLE_USER", "user", `{"text"`, `{"kind":"text","text"`).Replace(ask)
 	at := "/agents/chatty/a2a"

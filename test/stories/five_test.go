@@ -78,8 +78,8 @@ func TestPairs_AnswersAndEvidence(t *testing.T) {
 			}
 			body := s.add(n)
 			recipe := b.Recipe(body)
-			octets := translators.Wire{Body: []byte(body), Hasher: s.hash}.HashInput()
-			recipe.Claims.OutputHash = ect.Hash(octets)
+			content := translators.Wire{Body: []byte(body), Hasher: s.hash}.HashInput()
+			recipe.Claims.OutputHash = ect.Hash(content)
 			got := b.Send(t, gatewaytest.HTTPRequest{
 				At: "/aepb/translate?from=" + s.from + "&dest=" + dest, Media: s.media, Header: s.header, Body: body,
 				Tokens: []string{ecttest.Mint(t, b.Me, recipe)},
@@ -88,17 +88,17 @@ func TestPairs_AnswersAndEvidence(t *testing.T) {
 				t.Errorf("%s to %s: got %d %s", s.from, dest, got.Status, gatewaytest.Short(got.Body))
 				continue
 			}
-			legs := b.Proofs(t, got)
-			if len(legs) != 2 {
-				t.Errorf("%s to %s: %d ECTs", s.from, dest, len(legs))
+			directions := b.Proofs(t, got)
+			if len(directions) != 2 {
+				t.Errorf("%s to %s: %d ECTs", s.from, dest, len(directions))
 				continue
 			}
 			home := translators.Wire{Body: got.Body, Hasher: s.hash}.HashInput()
-			if legs[0].InputHash != ect.Hash(octets) || legs[1].OutputHash != ect.Hash(home) || !slices.Contains(legs[1].Parents, legs[0].ID) {
+			if directions[0].InputHash != ect.Hash(content) || directions[1].OutputHash != ect.Hash(home) || !slices.Contains(directions[1].Parents, directions[0].ID) {
 				t.Errorf("%s to %s: the evidence is about something else", s.from, dest)
 			}
-			form, said := legs[0].Ext.String(ect.ExtHashForm)
-			if inside := s.hash != nil || !slices.Contains([]string{"calculator", "sums", "adder"}, dest); said != inside || inside && form != translators.HashWithoutECT {
+			form, reported := directions[0].Ext.String(ect.ExtHashForm)
+			if inside := s.hash != nil || !slices.Contains([]string{"calculator", "sums", "adder"}, dest); reported != inside || inside && form != translators.HashWithoutECT {
 				t.Errorf("%s to %s: hash form %q", s.from, dest, form)
 			}
 		}
@@ -138,13 +138,13 @@ func TestEnvelopeECT_ReachesTheAgent(t *testing.T) {
 		if !strings.Contains(string(message), `"ect":["`+ours) {
 			t.Errorf("%s: ours is not the first in its slot", dest)
 		}
-		if told := strings.Count(string(message), ours); dest == "scribe" && told != 2 {
-			t.Errorf("%s: ours stands in %d places, and not among the attestations too", dest, told)
+		if notified := strings.Count(string(message), ours); dest == "scribe" && notified != 2 {
+			t.Errorf("%s: ours stands in %d places, and not among the attestations too", dest, notified)
 		}
 		input, err := inside.hash(message)
 		gatewaytest.Must(t, err)
-		legs := b.Proofs(t, got)
-		if legs[0].OutputHash != ect.Hash(input) {
+		directions := b.Proofs(t, got)
+		if directions[0].OutputHash != ect.Hash(input) {
 			t.Errorf("%s: out_hash is not that of what arrived", dest)
 		}
 		if dest == "abacus" {
@@ -152,7 +152,7 @@ func TestEnvelopeECT_ReachesTheAgent(t *testing.T) {
 			gatewaytest.Must(t, err)
 			message = f.Payload
 		}
-		if legs[0].OutputHash != ect.Hash(withoutECT(t, message)) {
+		if directions[0].OutputHash != ect.Hash(withoutECT(t, message)) {
 			t.Errorf("%s: out_hash is not that of the canonical form without its evidence", dest)
 		}
 	}
@@ -235,11 +235,11 @@ func TestAINPCaller_NativeEndpoint(t *testing.T) {
 func TestEnvelopeECT_OfTheAgentBecomesParent(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
-	minted, legs, scribe := make(chan ect.ID, 1), make(chan ect.Claims, 1), b.Party(t, b.SVID(t, "/scribe"))
+	minted, directions, scribe := make(chan ect.ID, 1), make(chan ect.Claims, 1), b.Party(t, b.SVID(t, "/scribe"))
 	b.AINPAgent(t, "scribe", &gatewaytest.AINPFake{Seen: func(body []byte) {
 		if tokens, err := gatewaytest.AINPEvidence(body); err == nil && len(tokens) > 0 {
-			if leg, _, err := ect.ParseUnverified(tokens[0]); err == nil {
-				legs <- leg
+			if direction, _, err := ect.ParseUnverified(tokens[0]); err == nil {
+				directions <- direction
 			}
 		}
 	}, Spoil: func(good []byte) []byte {
@@ -249,8 +249,8 @@ func TestEnvelopeECT_OfTheAgentBecomesParent(t *testing.T) {
 		}
 		recipe := b.Recipe("")
 		recipe.Claims.OutputHash = ect.Hash(input)
-		leg := <-legs
-		recipe.Claims.Workflow, recipe.Claims.Parents = leg.Workflow, []ect.ID{leg.ID}
+		direction := <-directions
+		recipe.Claims.Workflow, recipe.Claims.Parents = direction.Workflow, []ect.ID{direction.ID}
 		token := ecttest.Mint(t, scribe, recipe)
 		if claims, _, err := ect.ParseUnverified(token); err == nil {
 			minted <- claims.ID

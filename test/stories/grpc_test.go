@@ -72,9 +72,9 @@ func TestGRPCServer_CallsWithEvidence(t *testing.T) {
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
 	overGRPC(t, b)
 	c := b.Remote(t, b.ClientTLS(t, b.Dev.Client))
-	call := func(t *testing.T, method string, octets []byte, fields ...string) grpctest.Reply {
+	call := func(t *testing.T, method string, bytes []byte, fields ...string) grpctest.Reply {
 		t.Helper()
-		got := c.Call(t.Context(), method, [][]byte{octets}, fields...)
+		got := c.Call(t.Context(), method, [][]byte{bytes}, fields...)
 		if got.Code != "OK" || len(got.Messages) == 0 {
 			t.Fatalf("%s: %s", got.Code, got.Details)
 		}
@@ -99,28 +99,28 @@ func TestGRPCServer_CallsWithEvidence(t *testing.T) {
 		})
 		t.Run("a stream from A2A over "+name, func(t *testing.T) {
 			got := call(t, "SendStreamingMessage", gatewaytest.Request(t, "SendStreamingMessage", gatewaytest.MessageTo(agent, "good evening")))
-			var told ect.StreamHash
+			var notified ect.StreamHash
 			for _, message := range got.Messages {
-				told.Add(message)
+				notified.Add(message)
 			}
-			if told.Count() < 2 {
-				t.Errorf("%d events", told.Count())
+			if notified.Count() < 2 {
+				t.Errorf("%d events", notified.Count())
 			}
 			proven(t, b, got.Header[headerECT], "", "")
-			proven(t, b, got.Trailer[headerECT], "", told.Sum())
+			proven(t, b, got.Trailer[headerECT], "", notified.Sum())
 		})
 	}
 	t.Run("our name for the agent is not told to it", func(t *testing.T) {
-		for _, said := range b.Talker.Received() {
-			if strings.Contains(string(said.Body), "tenant") {
-				t.Errorf("the agent was told %s", said.Body)
+		for _, answer := range b.Talker.Received() {
+			if strings.Contains(string(answer.Body), "tenant") {
+				t.Errorf("the agent was told %s", answer.Body)
 			}
 		}
 	})
 	t.Run("a tenant beside our name is", func(t *testing.T) {
 		call(t, "SendMessage", gatewaytest.Request(t, "SendMessage", gatewaytest.MessageTo("floor-7", "hello")), "aepb-agent", "concierge")
-		heard := b.Talker.Received()
-		if last := heard[len(heard)-1]; !strings.Contains(string(last.Body), `"tenant":"floor-7"`) {
+		received := b.Talker.Received()
+		if last := received[len(received)-1]; !strings.Contains(string(last.Body), `"tenant":"floor-7"`) {
 			t.Errorf("the agent was told %s", last.Body)
 		}
 	})

@@ -107,7 +107,7 @@ func TestInBodyECT_StreamsOfAgents(t *testing.T) {
 		return []byte(strings.Replace(string(good), `"capabilities":{}`, `"capabilities":{"streaming":true}`, 1))
 	})
 	f.Conduct = func(w http.ResponseWriter, r *http.Request, good []byte) {
-		asked, _, err := ect.ParseUnverified(r.Header.Get(ect.HeaderName))
+		request, _, err := ect.ParseUnverified(r.Header.Get(ect.HeaderName))
 		gatewaytest.Must(t, err)
 		head, _, _ := strings.Cut(string(good), `"result"`)
 		w.Header().Set("Content-Type", "text/event-stream")
@@ -121,14 +121,14 @@ func TestInBodyECT_StreamsOfAgents(t *testing.T) {
 		} {
 			body := []byte(head + `"result":` + event + `}`)
 			whole.Add(body)
-			claims := ect.Claims{ID: ect.NewID(), Act: "said", Audience: []string{b.Self()}, Workflow: asked.Workflow, Parents: []ect.ID{asked.ID}}
+			claims := ect.Claims{ID: ect.NewID(), Act: "said", Audience: []string{b.Self()}, Workflow: request.Workflow, Parents: []ect.ID{request.ID}}
 			if strings.Contains(event, "COMPLETED") {
 				claims.OutputHash = whole.Sum()
 				if lie != "" {
 					claims.OutputHash = lie
 				}
 			}
-			minted[asked.Workflow] = append(minted[asked.Workflow], claims.ID)
+			minted[request.Workflow] = append(minted[request.Workflow], claims.ID)
 			with, ok := embedded.Insert(codecOf(a2a.Binding), translators.Wire{Binding: a2a.Binding, Re: canonical.OpInvoke, Event: true, Body: body}, []string{ecttest.Mint(t, who, ecttest.Recipe{Claims: claims})})
 			if !ok {
 				t.Errorf("no place in %s", body)
@@ -147,7 +147,7 @@ func TestInBodyECT_StreamsOfAgents(t *testing.T) {
 		}
 		opened := b.Proofs(t, got)[0]
 		var named []ect.ID
-		for _, c := range workflowBed(t, b, b.Client, opened.Workflow) {
+		for _, c := range workflowFixture(t, b, b.Client, opened.Workflow) {
 			if string(c.Issuer) == b.Self() {
 				named = append(named, c.Parents...)
 			}
@@ -183,11 +183,11 @@ func TestInBodyECT_Errors(t *testing.T) {
 	who := b.Party(t, svid)
 	jtis := make(chan ect.ID, 8)
 	b.Serve(t, "inner", mcp.Binding, &gatewaytest.Fake{Conduct: func(w http.ResponseWriter, r *http.Request, good []byte) {
-		asked, _, err := ect.ParseUnverified(r.Header.Get(ect.HeaderName))
+		request, _, err := ect.ParseUnverified(r.Header.Get(ect.HeaderName))
 		gatewaytest.Must(t, err)
 		head, _, _ := strings.Cut(string(good), `"result"`)
 		body := []byte(head + `"error":{"code":-32602,"message":"not like this","data":{"why":1}}}`)
-		claims := ect.Claims{ID: ect.NewID(), Act: "refused", Audience: []string{b.Self()}, Workflow: asked.Workflow, Parents: []ect.ID{asked.ID}, OutputHash: ect.Hash(body)}
+		claims := ect.Claims{ID: ect.NewID(), Act: "refused", Audience: []string{b.Self()}, Workflow: request.Workflow, Parents: []ect.ID{request.ID}, OutputHash: ect.Hash(body)}
 		jtis <- claims.ID
 		with, ok := embedded.Insert(codecOf(mcp.Binding), translators.Wire{Binding: mcp.Binding, Re: canonical.OpInvoke, Body: body}, []string{ecttest.Mint(t, who, ecttest.Recipe{Claims: claims})})
 		if !ok {
@@ -228,7 +228,7 @@ func TestInBodyECT_Errors(t *testing.T) {
 		}
 		id := <-jtis
 		beforeECT(t, b, tokens, w.Body)
-		if legs := b.Proofs(t, got); !slices.Contains(legs[len(legs)-1].Parents, id) {
+		if directions := b.Proofs(t, got); !slices.Contains(directions[len(directions)-1].Parents, id) {
 			t.Errorf("%s: the agent's token is no parent of ours", name)
 		}
 		if strings.Contains(string(w.Body), "aepb.gateway/ect") {

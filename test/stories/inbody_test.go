@@ -41,19 +41,19 @@ func without(t *testing.T, binding canonical.Binding, re canonical.Op, body []by
 
 // beforeECT demands that one of the tokens is about these bytes, and says how
 // they were hashed.
-func beforeECT(t *testing.T, b *gatewaytest.Fixture, tokens []string, octets []byte) {
+func beforeECT(t *testing.T, b *gatewaytest.Fixture, tokens []string, bytes []byte) {
 	t.Helper()
 	for _, compact := range tokens {
 		v, err := b.Judge.Verify(t.Context(), compact, ect.Check{Purpose: ect.Parent})
 		gatewaytest.Must(t, err)
-		if v.Claims().OutputHash == ect.Hash(octets) {
+		if v.Claims().OutputHash == ect.Hash(bytes) {
 			if form, _ := v.Extension(ect.ExtHashForm); form != embedded.HashForm {
 				t.Errorf("the hash form is %q", form)
 			}
 			return
 		}
 	}
-	t.Errorf("none of %d tokens is about %s", len(tokens), gatewaytest.Short(octets))
+	t.Errorf("none of %d tokens is about %s", len(tokens), gatewaytest.Short(bytes))
 }
 
 // TestInBodyECT_Agents: what goes to them has its tokens as metadata or
@@ -63,19 +63,19 @@ func TestInBodyECT_Agents(t *testing.T) {
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{Config: config.Config{Peers: insiders("concierge", "calculator")}})
 	b.Works(t) // from both protocols to both
 	b.Right(t, b.Send(t, gatewaytest.HTTPRequest{At: "/agents/concierge/a2a", Body: gatewaytest.TextBody("as it came"), Header: map[string]string{"A2A-Version": "1.0"}}), "You said: as it came")
-	said := slices.DeleteFunc(b.Talker.Received(), func(r peers.Received) bool { return r.Method == http.MethodGet }) // its card
-	if len(said) < 2 {
-		t.Fatalf("the agent heard %d messages", len(said))
+	answer := slices.DeleteFunc(b.Talker.Received(), func(r peers.Received) bool { return r.Method == http.MethodGet }) // its card
+	if len(answer) < 2 {
+		t.Fatalf("the agent heard %d messages", len(answer))
 	}
-	for _, one := range said {
-		octets, tokens := without(t, a2a.Binding, "", one.Body)
+	for _, one := range answer {
+		bytes, tokens := without(t, a2a.Binding, "", one.Body)
 		if !slices.Equal(tokens, one.Evidence) || len(tokens) == 0 {
 			t.Errorf("in the body are %d tokens, in the header %d", len(tokens), len(one.Evidence))
 		}
-		beforeECT(t, b, tokens, octets)
+		beforeECT(t, b, tokens, bytes)
 	}
-	if octets, _ := without(t, a2a.Binding, "", said[len(said)-1].Body); string(octets) != gatewaytest.TextBody("as it came") {
-		t.Errorf("what was relayed came as %s", octets)
+	if bytes, _ := without(t, a2a.Binding, "", answer[len(answer)-1].Body); string(bytes) != gatewaytest.TextBody("as it came") {
+		t.Errorf("what was relayed came as %s", bytes)
 	}
 }
 
@@ -93,11 +93,11 @@ func TestInBodyECT_Callers(t *testing.T) {
 	sent := gatewaytest.HTTPRequest{Via: via, At: "/agents/strict/a2a", Body: inside(body, ecttest.Mint(t, who, b.Recipe(body))), Header: map[string]string{"A2A-Version": "1.0"}}
 	got := b.Send(t, sent)
 	b.Right(t, got, `"sum":41`)
-	octets, tokens := without(t, a2a.Binding, canonical.OpInvoke, got.Body)
+	bytes, tokens := without(t, a2a.Binding, canonical.OpInvoke, got.Body)
 	if len(tokens) != 2 || !slices.Equal(tokens, got.Header.Values(ect.HeaderName)) {
 		t.Errorf("in the body are %d tokens, in the header %d", len(tokens), len(got.Header.Values(ect.HeaderName)))
 	}
-	beforeECT(t, b, tokens, octets)
+	beforeECT(t, b, tokens, bytes)
 	if claims := b.Proofs(t, got); claims[0].InputHash != ect.Hash([]byte(body)) {
 		t.Error("the first token is not about the message before insertion")
 	}
@@ -122,11 +122,11 @@ func TestInBodyECT_Callers(t *testing.T) {
 	token := ecttest.Mint(t, who, b.Recipe(word))
 	got = b.Send(t, gatewaytest.HTTPRequest{Via: via, At: gatewaytest.EndpointMCP, Header: gatewaytest.Mirror("tools/call", "concierge"), Body: strings.Replace(word, `"_meta":{`, `"_meta":{"aepb.gateway/ect":["`+token+`"],`, 1)})
 	b.Right(t, got, "You said: hi")
-	octets, tokens = without(t, mcp.Binding, canonical.OpInvoke, got.Body)
-	beforeECT(t, b, tokens, octets)
-	for _, said := range b.Talker.Received() {
-		if strings.Contains(string(said.Body), "aepb.gateway/ect") || strings.Contains(string(said.Body), "translation:1/ect") {
-			t.Errorf("the agent was told %s", said.Body)
+	bytes, tokens = without(t, mcp.Binding, canonical.OpInvoke, got.Body)
+	beforeECT(t, b, tokens, bytes)
+	for _, answer := range b.Talker.Received() {
+		if strings.Contains(string(answer.Body), "aepb.gateway/ect") || strings.Contains(string(answer.Body), "translation:1/ect") {
+			t.Errorf("the agent was told %s", answer.Body)
 		}
 	}
 	b.Works(t)
@@ -141,9 +141,9 @@ func TestInBodyECT_RepliesOfAgents(t *testing.T) {
 	who := b.Party(t, svid)
 	jtis, hash := make(chan ect.ID, 4), func(good []byte) string { return ect.Hash(good) }
 	f := &gatewaytest.Fake{Conduct: func(w http.ResponseWriter, r *http.Request, good []byte) {
-		asked, _, err := ect.ParseUnverified(r.Header.Get(ect.HeaderName))
+		request, _, err := ect.ParseUnverified(r.Header.Get(ect.HeaderName))
 		gatewaytest.Must(t, err)
-		claims := ect.Claims{ID: ect.NewID(), Act: "answered", Audience: []string{b.Self()}, Workflow: asked.Workflow, Parents: []ect.ID{asked.ID}, OutputHash: hash(good)}
+		claims := ect.Claims{ID: ect.NewID(), Act: "answered", Audience: []string{b.Self()}, Workflow: request.Workflow, Parents: []ect.ID{request.ID}, OutputHash: hash(good)}
 		jtis <- claims.ID
 		reply, ok := embedded.Insert(mcp.New(translators.Config{}), translators.Wire{Binding: mcp.Binding, Re: canonical.OpInvoke, Body: good}, []string{ecttest.Mint(t, who, ecttest.Recipe{Claims: claims})})
 		if !ok {

@@ -42,12 +42,12 @@ func TestMadeTask_StatusTimestamp(t *testing.T) {
 		}
 		for name, body := range calls {
 			t.Run(agent+" "+name, func(t *testing.T) {
-				told := dated(t, b.Send(t, gatewaytest.A2ATo(b.Client, agent, body)))
-				last := told[len(told)-1]
+				notified := dated(t, b.Send(t, gatewaytest.A2ATo(b.Client, agent, body)))
+				last := notified[len(notified)-1]
 				if last.Status.State != "TASK_STATE_COMPLETED" && last.Status.State != "TASK_STATE_FAILED" {
 					return // it has ended later, and was dated anew
 				}
-				id := told[0].ID
+				id := notified[0].ID
 				again := dated(t, b.Send(t, gatewaytest.A2ATo(b.Client, agent, `{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"`+id+`"}}`)))
 				if !again[0].Status.Timestamp.Equal(last.Status.Timestamp) {
 					t.Errorf("told as of %s, and asked again as of %s", last.Status.Timestamp, again[0].Status.Timestamp)
@@ -81,13 +81,13 @@ func TestMadeTask_History(t *testing.T) {
 	for name, body := range map[string]string{"one answer": gatewaytest.AddBody(5), "a stream": gatewaytest.Streamed(gatewaytest.AddBody(5))} {
 		for _, length := range []string{"", "0"} {
 			t.Run(name+" without "+length, func(t *testing.T) {
-				told := send(t, body, length)[0]
-				if len(told.History) != 0 {
-					t.Errorf("the history is %+v", told.History)
+				notified := send(t, body, length)[0]
+				if len(notified.History) != 0 {
+					t.Errorf("the history is %+v", notified.History)
 				}
 				for _, ask := range []gatewaytest.HTTPRequest{
-					gatewaytest.A2ATo(b.Client, "tool", `{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"`+told.ID+`","historyLength":10}}`),
-					{At: "/agents/tool/a2a", Body: `{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"id":"` + told.ID + `","historyLength":10}}`},
+					gatewaytest.A2ATo(b.Client, "tool", `{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"`+notified.ID+`","historyLength":10}}`),
+					{At: "/agents/tool/a2a", Body: `{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"id":"` + notified.ID + `","historyLength":10}}`},
 				} {
 					if got := string(b.Send(t, ask).Body); !strings.Contains(got, `"history":[{`) || !strings.Contains(got, `"messageId":"m1"`) {
 						t.Errorf("asked for later it is %s", got)
@@ -96,9 +96,9 @@ func TestMadeTask_History(t *testing.T) {
 			})
 		}
 		t.Run(name+" with", func(t *testing.T) {
-			told := send(t, body, "3")[0]
-			whole := gatewaytest.TasksIn(t, b.Send(t, gatewaytest.A2ATo(b.Client, "tool", `{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"`+told.ID+`","historyLength":1}}`)))[0]
-			for _, task := range []gatewaytest.ToldTask{told, whole} {
+			notified := send(t, body, "3")[0]
+			whole := gatewaytest.TasksIn(t, b.Send(t, gatewaytest.A2ATo(b.Client, "tool", `{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"`+notified.ID+`","historyLength":1}}`)))[0]
+			for _, task := range []gatewaytest.ToldTask{notified, whole} {
 				if h := task.History; len(h) != 1 || h[0].MessageID != "m1" || h[0].Role != "ROLE_USER" || len(h[0].Parts) != 2 || h[0].Parts[0].Text != gatewaytest.Secret {
 					t.Errorf("the history is %+v", h)
 				}
@@ -106,7 +106,7 @@ func TestMadeTask_History(t *testing.T) {
 			if whole.Status.State != "TASK_STATE_COMPLETED" {
 				t.Errorf("the task is %s", whole.Status.State)
 			}
-			none := gatewaytest.TasksIn(t, b.Send(t, gatewaytest.A2ATo(b.Client, "tool", `{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"`+told.ID+`","historyLength":0}}`)))[0]
+			none := gatewaytest.TasksIn(t, b.Send(t, gatewaytest.A2ATo(b.Client, "tool", `{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"`+notified.ID+`","historyLength":0}}`)))[0]
 			if len(none.History) != 0 {
 				t.Errorf("with historyLength 0 the history is %+v", none.History)
 			}

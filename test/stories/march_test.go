@@ -25,8 +25,8 @@ func TestMCP20250326_ClientOfEveryProtocol(t *testing.T) {
 	b := gatewaytest.Five(t)
 	for _, dest := range marching() {
 		t.Run(dest, func(t *testing.T) {
-			door := b.At.Public + "/agents/" + dest + "/mcp"
-			got, err := peers.MCPCallIn(t.Context(), b.Client, door, mcp.LegacyMarch, "add", json.RawMessage(`{"a":40,"b":1}`))
+			endpoint := b.At.Public + "/agents/" + dest + "/mcp"
+			got, err := peers.MCPCallIn(t.Context(), b.Client, endpoint, mcp.LegacyMarch, "add", json.RawMessage(`{"a":40,"b":1}`))
 			gatewaytest.Must(t, err)
 			if got.Version != mcp.LegacyMarch || len(got.Tools) == 0 {
 				t.Fatalf("it speaks %s, and has %d tools", got.Version, len(got.Tools))
@@ -39,7 +39,7 @@ func TestMCP20250326_ClientOfEveryProtocol(t *testing.T) {
 			if got.Result.IsError || got.Result.StructuredContent != nil || !strings.Contains(got.Text(), "41") {
 				t.Errorf("the sum is %q, %v", got.Text(), got.Result.StructuredContent)
 			}
-			if _, err := peers.MCPCallIn(t.Context(), b.Client, door, mcp.LegacyMarch, "nothing", json.RawMessage(`{"a":1,"b":1}`)); (err == nil) != (dest == "sums") {
+			if _, err := peers.MCPCallIn(t.Context(), b.Client, endpoint, mcp.LegacyMarch, "nothing", json.RawMessage(`{"a":1,"b":1}`)); (err == nil) != (dest == "sums") {
 				t.Errorf("of a tool named nothing it says %v", err)
 			}
 		})
@@ -53,8 +53,8 @@ func TestMCP20250326_BatchesOfEveryProtocol(t *testing.T) {
 	b := gatewaytest.Five(t)
 	for _, dest := range marching() {
 		t.Run(dest, func(t *testing.T) {
-			door := gatewaytest.HTTPRequest{At: "/agents/" + dest + "/mcp", Body: `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-03-26","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`}
-			began := b.Send(t, door)
+			endpoint := gatewaytest.HTTPRequest{At: "/agents/" + dest + "/mcp", Body: `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-03-26","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`}
+			began := b.Send(t, endpoint)
 			id := began.Header.Get("Mcp-Session-Id")
 			if began.Status != http.StatusOK || id == "" {
 				t.Fatalf("got %d %s", began.Status, gatewaytest.Short(began.Body))
@@ -62,11 +62,11 @@ func TestMCP20250326_BatchesOfEveryProtocol(t *testing.T) {
 			call := func(name string, n int) string {
 				return `{"jsonrpc":"2.0","id":` + strconv.Itoa(n) + `,"method":"tools/call","params":{"name":"` + name + `","arguments":{"a":` + strconv.Itoa(n) + `,"b":1}}}`
 			}
-			door.Header = map[string]string{"Mcp-Session-Id": id}
-			door.Body = "[" + strings.Join([]string{
+			endpoint.Header = map[string]string{"Mcp-Session-Id": id}
+			endpoint.Body = "[" + strings.Join([]string{
 				call("add", 40), `{"jsonrpc":"2.0","method":"notifications/initialized"}`, `{"jsonrpc":"2.0","id":"p","method":"ping"}`, call("nothing", 1), call("add", 50),
 			}, ",") + "]"
-			got := b.Send(t, door)
+			got := b.Send(t, endpoint)
 			var answers []struct {
 				ID     json.RawMessage
 				Result struct {
@@ -86,8 +86,8 @@ func TestMCP20250326_BatchesOfEveryProtocol(t *testing.T) {
 				}
 			}
 			b.Proofs(t, got)
-			gone := b.Send(t, gatewaytest.HTTPRequest{Method: http.MethodDelete, At: door.At, Header: door.Header})
-			again := b.Send(t, door)
+			gone := b.Send(t, gatewaytest.HTTPRequest{Method: http.MethodDelete, At: endpoint.At, Header: endpoint.Header})
+			again := b.Send(t, endpoint)
 			if gone.Status >= http.StatusBadRequest || again.Status != http.StatusNotFound {
 				t.Errorf("ending the session gives %d, and using it then %d", gone.Status, again.Status)
 			}

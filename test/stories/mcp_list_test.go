@@ -176,8 +176,8 @@ func (s *listServer) stream(w http.ResponseWriter, r *http.Request, session *lis
 	_ = flush.Flush()
 	for {
 		select {
-		case said := <-session.unasked:
-			_, _ = io.WriteString(w, "data: "+said+"\n\n")
+		case text := <-session.unasked:
+			_, _ = io.WriteString(w, "data: "+text+"\n\n")
 			_ = flush.Flush()
 		case <-r.Context().Done():
 			return
@@ -305,11 +305,11 @@ func TestToolsList_ForOtherProtocols(t *testing.T) {
 			t.Errorf("the card has the skill %s: %t, want %t", skill, got, want)
 		}
 	}
-	asked := taskOfBed(t, b, "legacy", `"parts":[{"data":{"skill":"ask","input":{}}}]`)
-	if asked.Status.State != "TASK_STATE_INPUT_REQUIRED" {
-		t.Fatalf("the tool that asks: %+v", asked)
+	request := taskOfFixture(t, b, "legacy", `"parts":[{"data":{"skill":"ask","input":{}}}]`)
+	if request.Status.State != "TASK_STATE_INPUT_REQUIRED" {
+		t.Fatalf("the tool that asks: %+v", request)
 	}
-	done := taskOfBed(t, b, "legacy", `"taskId":"`+asked.ID+`","contextId":"`+asked.ContextID+`","parts":[{"data":{"color":"red"}}]`)
+	done := taskOfFixture(t, b, "legacy", `"taskId":"`+request.ID+`","contextId":"`+request.ContextID+`","parts":[{"data":{"color":"red"}}]`)
 	if done.Status.State != "TASK_STATE_COMPLETED" || !strings.Contains(string(done.Artifacts), "red") {
 		t.Errorf("its answer came to %s %s", done.Status.State, done.Artifacts)
 	}
@@ -322,18 +322,18 @@ type a2aTask struct {
 	Artifacts     json.RawMessage
 }
 
-// taskOfBed is the task that comes of a message with these members.
-func taskOfBed(t *testing.T, b *gatewaytest.Fixture, agent, members string) a2aTask {
+// taskOfFixture is the task that comes of a message with these members.
+func taskOfFixture(t *testing.T, b *gatewaytest.Fixture, agent, members string) a2aTask {
 	t.Helper()
 	got := b.Send(t, gatewaytest.HTTPRequest{
 		At: "/agents/" + agent + "/a2a", Header: map[string]string{"A2A-Version": "1.0"},
 		Body: `{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":{"messageId":"m","role":"ROLE_USER",` + members + `}}}`,
 	})
-	var said struct{ Result struct{ Task a2aTask } }
-	if json.Unmarshal(got.Body, &said) != nil || said.Result.Task.ID == "" {
+	var answer struct{ Result struct{ Task a2aTask } }
+	if json.Unmarshal(got.Body, &answer) != nil || answer.Result.Task.ID == "" {
 		t.Fatalf("no task: %d %s", got.Status, got.Body)
 	}
-	return said.Result.Task
+	return answer.Result.Task
 }
 
 // TestToolsAdded_AreFound: a tool that a server has added can be called at once, by
@@ -352,7 +352,7 @@ func TestToolsAdded_AreFound(t *testing.T) {
 				t.Fatalf("the card has the skills %s", card["skills"])
 			}
 			s.add("later")
-			done := taskOfBed(t, b, "agent", `"parts":[{"data":{"skill":"later","input":{}}}]`)
+			done := taskOfFixture(t, b, "agent", `"parts":[{"data":{"skill":"later","input":{}}}]`)
 			if !strings.Contains(string(done.Artifacts), "did later") {
 				t.Errorf("the new tool: %+v", done)
 			}
@@ -366,8 +366,8 @@ func TestToolsAdded_AreFound(t *testing.T) {
 					t.Errorf("an unknown tool: %s", got.Body)
 				}
 			}
-			if asked := s.lists.Load() - before; asked > 1 {
-				t.Errorf("three unknown names made %d requests", asked)
+			if requests := s.lists.Load() - before; requests > 1 {
+				t.Errorf("three unknown names made %d requests", requests)
 			}
 		})
 	}
@@ -398,8 +398,8 @@ func TestStandaloneRequest_IsAnswered(t *testing.T) {
 		return text
 	}
 	// ends answers what the client is asked until the call has ended.
-	ends := func(id string) (text string, asked int) {
-		for text = call("look", id, ""); ; asked++ {
+	ends := func(id string) (text string, requests int) {
+		for text = call("look", id, ""); ; requests++ {
 			var got struct {
 				Result struct {
 					InputRequests map[string]struct{ Method string }
@@ -407,7 +407,7 @@ func TestStandaloneRequest_IsAnswered(t *testing.T) {
 				}
 			}
 			if json.Unmarshal([]byte(text), &got) != nil || len(got.Result.InputRequests) == 0 {
-				return text, asked
+				return text, requests
 			}
 			for key, q := range got.Result.InputRequests {
 				if q.Method != "roots/list" {
@@ -417,8 +417,8 @@ func TestStandaloneRequest_IsAnswered(t *testing.T) {
 			}
 		}
 	}
-	if text, asked := ends("1"); asked != 1 || !strings.Contains(text, "file:///home/ada") {
-		t.Errorf("the client was asked %d times, and the server made of it %s", asked, text)
+	if text, requests := ends("1"); requests != 1 || !strings.Contains(text, "file:///home/ada") {
+		t.Errorf("the client was asked %d times, and the server made of it %s", requests, text)
 	}
 	// While another call of the session is under way, the server does not say for which it asks.
 	entered, release := make(chan struct{}), make(chan struct{})
@@ -433,7 +433,7 @@ func TestStandaloneRequest_IsAnswered(t *testing.T) {
 		}
 	})
 	<-entered
-	if text, asked := ends("3"); asked != 0 || !strings.Contains(text, "several calls are under way") {
-		t.Errorf("the client was asked %d times, and the server made of it %s", asked, text)
+	if text, requests := ends("3"); requests != 0 || !strings.Contains(text, "several calls are under way") {
+		t.Errorf("the client was asked %d times, and the server made of it %s", requests, text)
 	}
 }

@@ -18,7 +18,7 @@ import (
 func TestMCPNotice_UnreadableCostsOnlyItself(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
-	for name, tc := range map[string]struct{ notice, lost string }{
+	for name, tc := range map[string]struct{ notice, missing string }{
 		"progress":       {`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":null,"progress":1}}`, "L12 dropped /body/progress"},
 		"progress-empty": {`{"jsonrpc":"2.0","method":"notifications/progress"}`, "L12 dropped /body/progress"},
 		"log":            {`{"jsonrpc":"2.0","method":"notifications/message","params":{"data":"x"}}`, "L12 dropped /body/log"},
@@ -42,8 +42,8 @@ func TestMCPNotice_UnreadableCostsOnlyItself(t *testing.T) {
 					t.Errorf("%d %s", response.StatusCode, body)
 				}
 				tokens := append(response.Header.Values(ect.HeaderName), response.Trailer.Values(ect.HeaderName)...)
-				if w := warnings(t, b, tokens); !slices.Contains(w, tc.lost) {
-					t.Errorf("the ECTs warn of %q, want %q among it", w, tc.lost)
+				if w := warnings(t, b, tokens); !slices.Contains(w, tc.missing) {
+					t.Errorf("the ECTs warn of %q, want %q among it", w, tc.missing)
 				}
 			})
 		}

@@ -51,8 +51,8 @@ func chained(t *testing.T, b *gatewaytest.Fixture, got gatewaytest.Reply, source
 		}
 		source = c.ID
 	}
-	octets := translators.Wire{Body: got.Body, Hasher: ainp.New(translators.Config{})}.HashInput()
-	if last := claims[len(claims)-1]; last.OutputHash != ect.Hash(octets) {
+	bytes := translators.Wire{Body: got.Body, Hasher: ainp.New(translators.Config{})}.HashInput()
+	if last := claims[len(claims)-1]; last.OutputHash != ect.Hash(bytes) {
 		t.Error("the evidence is about another message")
 	}
 }
@@ -152,12 +152,12 @@ func TestTranslation_PeerEvidenceMustMatch(t *testing.T) {
 	svid := first.SVID(t, "/gateway-2")
 	who, other := first.Party(t, svid), first.Party(t, first.SVID(t, "/gateway-3"))
 	message := `{"version":"0.1.0"}`
-	var said func(asked string) (media, body string, tokens []string)
+	var answer func(requested string) (media, body string, tokens []string)
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, err := io.Copy(io.Discard, r.Body); err != nil || r.Method == http.MethodGet {
 			return // yes
 		}
-		media, body, tokens := said(r.Header.Values("Execution-Context")[0])
+		media, body, tokens := answer(r.Header.Values("Execution-Context")[0])
 		w.Header().Set("Content-Type", media)
 		for _, token := range tokens {
 			w.Header().Add("Execution-Context", token)
@@ -251,8 +251,8 @@ func TestTranslation_PeerEvidenceMustMatch(t *testing.T) {
 			return "application/problem+json", message, []string{token}
 		}},
 	} {
-		said = func(asked string) (string, string, []string) {
-			ours, _, err := ect.ParseUnverified(asked)
+		answer = func(requested string) (string, string, []string) {
+			ours, _, err := ect.ParseUnverified(requested)
 			gatewaytest.Must(t, err)
 			workflow = ours.Workflow
 			return tc.says(ours.ID)

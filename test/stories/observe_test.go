@@ -88,12 +88,12 @@ func TestUACPDatagrams_RequestAndObserve(t *testing.T) {
 	t.Cleanup(func() { _ = conn.Close() })
 	gatewaytest.Must(t, conn.SetDeadline(time.Now().Add(gatewaytest.Patience)))
 	hear := func() (uacp.Frame, []byte) {
-		room := make([]byte, tuacp.MaxDatagram)
-		n, err := conn.Read(room)
+		space := make([]byte, tuacp.MaxDatagram)
+		n, err := conn.Read(space)
 		gatewaytest.Must(t, err)
-		f, err := uacp.ParseFrame(room[:n])
+		f, err := uacp.ParseFrame(space[:n])
 		gatewaytest.Must(t, err)
-		return f, room[:n]
+		return f, space[:n]
 	}
 	_, err = conn.Write(gatewaytest.FrameOf(t, uacp.FormEnveloped, gatewaytest.Addition(41)))
 	gatewaytest.Must(t, err)
@@ -102,10 +102,10 @@ func TestUACPDatagrams_RequestAndObserve(t *testing.T) {
 	}
 	_, err = conn.Write(gatewaytest.Observing(t, uacp.FormBare, gatewaytest.Addition(42)))
 	gatewaytest.Must(t, err)
-	var heard strings.Builder
+	var received strings.Builder
 	for {
 		f, body := hear()
-		heard.Write(body)
+		received.Write(body)
 		if f.Verb == uacp.Observe && f.Code != 2 {
 			break
 		}
@@ -116,7 +116,7 @@ func TestUACPDatagrams_RequestAndObserve(t *testing.T) {
 			gatewaytest.Must(t, err)
 		}
 	}
-	if !strings.Contains(heard.String(), "43") {
-		t.Errorf("observed: %q", heard.String())
+	if !strings.Contains(received.String(), "43") {
+		t.Errorf("observed: %q", received.String())
 	}
 }

@@ -87,8 +87,8 @@ func TestOperators_Reload(t *testing.T) {
 func TestOperator_AuditorReadsAllEvidence(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{Config: gatewaytest.Staff(), NoToken: true})
-	legs := b.Work(t)
-	wid, jti := "/workflows/"+legs[0].Workflow, "/ects/"+string(legs[0].ID)
+	directions := b.Work(t)
+	wid, jti := "/workflows/"+directions[0].Workflow, "/ects/"+string(directions[0].ID)
 	for role, want := range map[string]int{"auditor": 200, "viewer": 403, "operator": 403, "approver": 403, "stranger": 403} {
 		via := b.As(t, "/staff/"+role)
 		for _, path := range []string{wid, jti} {
@@ -133,9 +133,9 @@ func TestOperator_AuditorListsWorkflows(t *testing.T) {
 func TestOperator_AuditorWithoutACertificate(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{Config: gatewaytest.Staff(), NoToken: true})
-	legs, key := b.Work(t), b.NewTokenKey(t)
+	directions, key := b.Work(t), b.NewTokenKey(t)
 	bearer := map[string]string{"Authorization": "Bearer " + key.Token(t, "spiffe://"+gatewaytest.TrustDomain+"/staff/auditor", b.Self(), time.Minute)}
-	for _, path := range []string{"/workflows/" + legs[0].Workflow, "/ects/" + string(legs[0].ID)} {
+	for _, path := range []string{"/workflows/" + directions[0].Workflow, "/ects/" + string(directions[0].ID)} {
 		if got := b.Send(t, gatewaytest.HTTPRequest{Via: b.Anonymous, Method: http.MethodGet, Media: "-", At: path, Header: bearer}); got.Status != http.StatusNotFound {
 			t.Errorf("with a token: %s got %d, want 404", path, got.Status)
 		}

@@ -64,8 +64,8 @@ func framed(t *testing.T, carriage, parent string) []byte {
 	f, err := uacp.ParseFrame(gatewaytest.FrameOf(t, carriage, gatewaytest.TextInvoke(gatewaytest.Greeting)))
 	gatewaytest.Must(t, err)
 	if carriage == uacp.FormBare {
-		octets, _ := hex.DecodeString(strings.ReplaceAll(parent, "-", ""))
-		f.Options = append(f.Options, uacp.Option{Type: uacp.OptParent, Value: octets})
+		content, _ := hex.DecodeString(strings.ReplaceAll(parent, "-", ""))
+		f.Options = append(f.Options, uacp.Option{Type: uacp.OptParent, Value: content})
 	} else {
 		f.Payload = []byte(named(string(f.Payload), parent))
 	}
@@ -80,14 +80,14 @@ func namings(t *testing.T, b *gatewaytest.Fixture, mint *lineal) map[string]nami
 	post := func(at, body string, more map[string]string, how func(string, string) string) naming {
 		return func(t *testing.T, parent string, par ...ect.ID) string {
 			t.Helper()
-			said, header := how(body, parent), map[string]string{}
+			text, header := how(body, parent), map[string]string{}
 			maps.Copy(header, more)
-			if said == body {
+			if text == body {
 				header["Aepb-Parent-Jti"] = parent
 			}
-			l := gatewaytest.HTTPRequest{At: at, Body: said, Header: header}
+			l := gatewaytest.HTTPRequest{At: at, Body: text, Header: header}
 			if par != nil {
-				l.Tokens = []string{mint.token(t, []byte(said), par)}
+				l.Tokens = []string{mint.token(t, []byte(text), par)}
 			}
 			return string(b.Send(t, l).Body)
 		}
@@ -140,12 +140,12 @@ func namings(t *testing.T, b *gatewaytest.Fixture, mint *lineal) map[string]nami
 func overStub(b *gatewaytest.Fixture, stub *grpctest.Caller, mint *lineal) naming {
 	return func(t *testing.T, parent string, par ...ect.ID) string {
 		t.Helper()
-		octets := gatewaytest.Request(t, "SendMessage", gatewaytest.MessageTo("abacus", gatewaytest.Greeting))
+		content := gatewaytest.Request(t, "SendMessage", gatewaytest.MessageTo("abacus", gatewaytest.Greeting))
 		fields := []string{"aepb-parent-jti", parent}
 		if par != nil {
-			fields = append(fields, headerECT, mint.token(t, octets, par))
+			fields = append(fields, headerECT, mint.token(t, content, par))
 		}
-		got := stub.Call(t.Context(), "SendMessage", [][]byte{octets}, fields...)
+		got := stub.Call(t.Context(), "SendMessage", [][]byte{content}, fields...)
 		return strings.Join([]string{got.Code, got.Details, string(bytes.Join(got.Messages, nil))}, " ")
 	}
 }
@@ -158,32 +158,32 @@ func overAINP(b *gatewaytest.Fixture, mint *lineal) naming {
 		if !strings.Contains(body, `"aepb":{`) {
 			body = strings.Replace(body, `"payload":{`, `"payload":{"aepb":{},`, 1)
 		}
-		said := []byte(named(body, parent))
+		content := []byte(named(body, parent))
 		if par != nil {
-			input, err := ainp.HashInput(said)
+			input, err := ainp.HashInput(content)
 			gatewaytest.Must(t, err)
-			said, err = gatewaytest.AINPWithEvidence(said, []string{mint.token(t, input, par)})
+			content, err = gatewaytest.AINPWithEvidence(content, []string{mint.token(t, input, par)})
 			gatewaytest.Must(t, err)
 		}
-		return string(b.Send(t, gatewaytest.HTTPRequest{At: "/agents/abacus/ainp", Body: string(gatewaytest.Signed(alice, said, ainp.SigDraft))}).Body)
+		return string(b.Send(t, gatewaytest.HTTPRequest{At: "/agents/abacus/ainp", Body: string(gatewaytest.Signed(alice, content, ainp.SigDraft))}).Body)
 	}
 }
 
 // began makes a workflow of a caller's own, and gives our two tokens of it.
-func began(t *testing.T, b *gatewaytest.Fixture, via *http.Client) (asked, answered ect.Claims) {
+func began(t *testing.T, b *gatewaytest.Fixture, via *http.Client) (request, answered ect.Claims) {
 	t.Helper()
 	got := b.Send(t, gatewaytest.HTTPRequest{Via: via, At: gatewaytest.EndpointA2A, Body: gatewaytest.AddBody(40), Header: map[string]string{"A2A-Version": "1.0"}})
-	legs := b.Proofs(t, got)
-	if len(legs) != 2 {
+	directions := b.Proofs(t, got)
+	if len(directions) != 2 {
 		t.Fatalf("got %d %s", got.Status, gatewaytest.Short(got.Body))
 	}
-	return legs[0], legs[1]
+	return directions[0], directions[1]
 }
 
 // children are our tokens in a workflow whose only parent is this one.
 func children(t *testing.T, b *gatewaytest.Fixture, via *http.Client, workflow string, of ect.ID) (out []ect.Claims) {
 	t.Helper()
-	for _, claims := range workflowBed(t, b, via, workflow) {
+	for _, claims := range workflowFixture(t, b, via, workflow) {
 		if slices.Equal(claims.Parents, []ect.ID{of}) && string(claims.Issuer) == b.Self() {
 			out = append(out, claims)
 		}
@@ -191,16 +191,16 @@ func children(t *testing.T, b *gatewaytest.Fixture, via *http.Client, workflow s
 	return out
 }
 
-// workflowBed is what one of its members is told of it.
-func workflowBed(t *testing.T, b *gatewaytest.Fixture, via *http.Client, workflow string) (out []ect.Claims) {
+// workflowFixture is what one of its members is told of it.
+func workflowFixture(t *testing.T, b *gatewaytest.Fixture, via *http.Client, workflow string) (out []ect.Claims) {
 	t.Helper()
-	var said struct {
+	var answer struct {
 		WID  string
 		ECTs []string
 	}
 	got := b.Send(t, gatewaytest.HTTPRequest{Via: via, Method: http.MethodGet, At: "/workflows/" + workflow})
-	gatewaytest.JSONIn(t, got.Body, &said)
-	for _, compact := range said.ECTs {
+	gatewaytest.JSONIn(t, got.Body, &answer)
+	for _, compact := range answer.ECTs {
 		claims, _, err := ect.ParseUnverified(compact)
 		gatewaytest.Must(t, err)
 		out = append(out, claims)
@@ -255,8 +255,8 @@ func TestParent_InEveryProtocol(t *testing.T) {
 // workflow, if it concerns its sender; else the agent never hears of it.
 func namesAlone(t *testing.T, b *gatewaytest.Fixture, agent *gatewaytest.UACPFake, ask naming, foreign ect.ID) {
 	t.Helper()
-	asked, answered := began(t, b, b.Client)
-	for what, of := range map[string]ect.Claims{"made of a message of his": asked, "made for him": answered} {
+	request, answered := began(t, b, b.Client)
+	for what, of := range map[string]ect.Claims{"made of a message of his": request, "made for him": answered} {
 		before, calls := children(t, b, b.Client, of.Workflow, of.ID), agent.Calls.Load()
 		answer := ask(t, string(of.ID))
 		after := children(t, b, b.Client, of.Workflow, of.ID)
@@ -356,8 +356,8 @@ func TestParent_AtTheTranslateEndpoint(t *testing.T) {
 	if got := b.Send(t, l); !strings.Contains(string(got.Body), "unknown_parent") {
 		t.Errorf("of nobody in particular: got %d %s", got.Status, gatewaytest.Short(got.Body))
 	}
-	asked, _ := began(t, b, b.Anonymous)
-	l.Header["Aepb-Parent-Jti"] = string(asked.ID)
+	request, _ := began(t, b, b.Anonymous)
+	l.Header["Aepb-Parent-Jti"] = string(request.ID)
 	if got := b.Send(t, l); !strings.Contains(string(got.Body), "unknown_parent") {
 		t.Errorf("the nameless are not told apart: got %d %s", got.Status, gatewaytest.Short(got.Body))
 	}
@@ -440,13 +440,13 @@ func TestParent_SLIMAgentsGetTheTokenID(t *testing.T) {
 	p := gatewaytest.Plan{}
 	net := gatewaytest.NewSLIMNet(t, &p)
 	b := gatewaytest.NewFixture(t, p)
-	told := make(chan map[string]string, 1)
-	b.SlimAgent(t, net, "adder", "", &gatewaytest.SlimFake{Seen: func(call rpc.Call) { told <- call.Metadata }})
+	notified := make(chan map[string]string, 1)
+	b.SlimAgent(t, net, "adder", "", &gatewaytest.SlimFake{Seen: func(call rpc.Call) { notified <- call.Metadata }})
 	got := b.Send(t, gatewaytest.HTTPRequest{At: "/agents/adder/a2a", Body: gatewaytest.AddBody(40), Header: map[string]string{"A2A-Version": "1.0"}})
 	b.Right(t, got, "41")
-	said := <-told
-	if ours := b.Proofs(t, got)[0]; said["aepb-parent-jti"] != string(ours.ID) || said["execution-context"] == "" {
-		t.Errorf("the agent was told %q of %s", said["aepb-parent-jti"], ours.ID)
+	answer := <-notified
+	if ours := b.Proofs(t, got)[0]; answer["aepb-parent-jti"] != string(ours.ID) || answer["execution-context"] == "" {
+		t.Errorf("the agent was told %q of %s", answer["aepb-parent-jti"], ours.ID)
 	}
 }
 

@@ -55,8 +55,8 @@ func TestPeers_ThreeGatewaysByURL(t *testing.T) {
 	if at.Issuer != first.Me.ID {
 		t.Errorf("the chain ends with %s", at.Issuer)
 	}
-	for _, leg := range first.Proofs(t, gatewaytest.Reply{Header: http.Header{ect.HeaderName: got.Header.Values(ect.HeaderName)[:2]}}) {
-		if unbound, declared := leg.Ext.Strings(ect.ExtUnboundEvidence); declared {
+	for _, direction := range first.Proofs(t, gatewaytest.Reply{Header: http.Header{ect.HeaderName: got.Header.Values(ect.HeaderName)[:2]}}) {
+		if unbound, declared := direction.Ext.Strings(ect.ExtUnboundEvidence); declared {
 			t.Errorf("evidence of the chain is declared as unbound: %v", unbound)
 		}
 	}
@@ -160,9 +160,9 @@ func TestPeers_ForwardedCallers(t *testing.T) {
 	agent, _ := second.Directory().Find("hidden")
 	agent.Rules = policy.Rules{Callers: []string{"spiffe://" + gatewaytest.TrustDomain + "/somebody-else"}}
 	gatewaytest.Must(t, second.Directory().Put(agent))
-	asked := scribe.Calls.Load()
+	requests := scribe.Calls.Load()
 	got := first.Send(t, first.Sealed(t, gatewaytest.HTTPRequest{At: "/aepb/translate?from=a2a-v1&to=ainp-v1&dest=hidden", Body: gatewaytest.AddBody(1)}))
-	if got.Status != http.StatusNotFound || scribe.Calls.Load() != asked {
+	if got.Status != http.StatusNotFound || scribe.Calls.Load() != requests {
 		t.Errorf("the peer's own callers: %d %s", got.Status, gatewaytest.Short(got.Body))
 	}
 	c.Peers = nil

@@ -14,9 +14,9 @@ import (
 // pushStage is a gateway whose state outlives it, with agents of every protocol.
 type pushStage struct {
 	*gatewaytest.Fixture
-	troupe *gatewaytest.Simulator
-	hook   *gatewaytest.PushReceiver
-	plan   gatewaytest.Plan
+	simulator *gatewaytest.Simulator
+	hook      *gatewaytest.PushReceiver
+	plan      gatewaytest.Plan
 }
 
 func newPushStage(t *testing.T) *pushStage {
@@ -31,7 +31,7 @@ func newPushStageOn(t *testing.T, state config.State) *pushStage {
 	s.plan.Config.SLIM.Nodes[0].Caller = "spiffe://" + gatewaytest.TrustDomain + "/troupe"
 	s.Fixture = gatewaytest.NewFixture(t, s.plan)
 	s.Fixture.Slim = net
-	s.troupe = gatewaytest.NewSimulator(t, s.Fixture)
+	s.simulator = gatewaytest.NewSimulator(t, s.Fixture)
 	s.hook = gatewaytest.NewPushReceiver(t, s.Fixture)
 	s.hire(t)
 	return s
@@ -40,7 +40,7 @@ func newPushStageOn(t *testing.T, state config.State) *pushStage {
 func (s *pushStage) hire(t *testing.T) {
 	t.Helper()
 	for name, agent := range gatewaytest.PushSides() {
-		if !s.troupe.Hires(t, agent) {
+		if !s.simulator.Hires(t, agent) {
 			t.Fatalf("no agent of %s", name)
 		}
 	}
@@ -55,7 +55,7 @@ func (s *pushStage) restart(t *testing.T) {
 }
 
 func (s *pushStage) agent(name string) string {
-	return s.troupe.Listed(gatewaytest.PushSides()[name], gatewaytest.Player)
+	return s.simulator.Listed(gatewaytest.PushSides()[name], gatewaytest.Player)
 }
 
 // TestPush_WaitingSendIsRegisteredAndDelivered: a send that waits for its answer has
@@ -228,9 +228,9 @@ func TestPush_RefusedBeforeTheAgentIsAsked(t *testing.T) {
 			}
 		}
 	}
-	s.troupe.Agents.Mu.Lock()
-	defer s.troupe.Agents.Mu.Unlock()
-	if len(s.troupe.Agents.Counted) != 0 {
-		t.Errorf("agents were asked: %v", s.troupe.Agents.Counted)
+	s.simulator.Agents.Mu.Lock()
+	defer s.simulator.Agents.Mu.Unlock()
+	if len(s.simulator.Agents.Counted) != 0 {
+		t.Errorf("agents were asked: %v", s.simulator.Agents.Counted)
 	}
 }

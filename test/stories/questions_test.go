@@ -88,7 +88,7 @@ func (q questioned) listAskers(t *testing.T) {
 	t.Helper()
 	for name, stateless := range map[string]bool{"asker-modern": true, "asker-legacy": false} {
 		handler, end := questions.Server(stateless)
-		server := listServerBed(t, q.Fixture, name, "mcp-v1", "/mcp", handler)
+		server := listServerFixture(t, q.Fixture, name, "mcp-v1", "/mcp", handler)
 		t.Cleanup(func() {
 			server.CloseClientConnections() // a call that still asks ends with its connection
 			end()

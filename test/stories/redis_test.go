@@ -68,9 +68,9 @@ func TestDoors_NameTheGuaranteeThatRedisIsNeededFor(t *testing.T) {
 		State: server.State(),
 	}})
 	add := gatewaytest.ModernCall("concierge", `{"message":"x"}`)
-	doors := map[string]struct {
-		letter func() gatewaytest.HTTPRequest
-		lacks  state.Guarantee
+	endpoints := map[string]struct {
+		message func() gatewaytest.HTTPRequest
+		lacks   state.Guarantee
 	}{
 		"A2A": {func() gatewaytest.HTTPRequest {
 			return gatewaytest.HTTPRequest{At: gatewaytest.EndpointA2A, Body: gatewaytest.AddBody(1), Header: map[string]string{"A2A-Version": "1.0"}}
@@ -92,10 +92,10 @@ func TestDoors_NameTheGuaranteeThatRedisIsNeededFor(t *testing.T) {
 			return gatewaytest.HTTPRequest{At: "/agents/calculator/ainp", Body: gatewaytest.EnvelopeWith()(t, b)}
 		}, state.LacksReplay},
 	}
-	b.Right(t, b.Send(t, doors["A2A"].letter()), `"sum":2`)
+	b.Right(t, b.Send(t, endpoints["A2A"].message()), `"sum":2`)
 	server.Kill()
-	for name, tc := range doors {
-		got := b.Send(t, tc.letter())
+	for name, tc := range endpoints {
+		got := b.Send(t, tc.message())
 		wait := got.Header.Get("Retry-After")
 		if got.Status != http.StatusServiceUnavailable || wait == "" || !strings.Contains(string(got.Body), string(tc.lacks)+"; try again in "+wait+" s") {
 			t.Errorf("%s: %d, Retry-After %q: %s\nwant %q", name, got.Status, wait, got.Body, tc.lacks)

@@ -21,7 +21,7 @@ import (
 // way says something at a door with the evidence that hash makes for it, and how
 // the door answered: the HTTP status (0: it has none) and the text of the error in
 // the protocol's own shape; "": it is none.
-type way func(t *testing.T, evidence func(octets []byte) []string) (status int, told string)
+type way func(t *testing.T, evidence func(bytes []byte) []string) (status int, notice string)
 
 // failed is the error of a reply in a form; "": it is another message.
 func failed(t *testing.T, form translators.Translator, wire translators.Wire) string {
@@ -29,20 +29,20 @@ func failed(t *testing.T, form translators.Translator, wire translators.Wire) st
 	wire.Re = canonical.OpInvoke
 	m, err := form.Decode(wire)
 	gatewaytest.Must(t, err)
-	if told, ok := m.Body.(*canonical.Error); ok && m.Phase == canonical.PhaseError {
-		return told.Message
+	if notified, ok := m.Body.(*canonical.Error); ok && m.Phase == canonical.PhaseError {
+		return notified.Message
 	}
 	return ""
 }
 
-// doors are the five protocols' doors, A2A's in both forms. who is the caller.
-func doors(b *gatewaytest.Fixture, via *http.Client, frames func(*testing.T, []byte) []byte) map[string]way {
-	overHTTP := func(l gatewaytest.HTTPRequest, told func([]byte) string) way {
+// endpoints are the five protocols' doors, A2A's in both forms. who is the caller.
+func endpoints(b *gatewaytest.Fixture, via *http.Client, frames func(*testing.T, []byte) []byte) map[string]way {
+	overHTTP := func(l gatewaytest.HTTPRequest, notified func([]byte) string) way {
 		return func(t *testing.T, evidence func([]byte) []string) (int, string) {
 			t.Helper()
 			l.Via, l.Tokens = via, evidence([]byte(l.Body))
 			got := b.Send(t, l)
-			return got.Status, told(got.Body)
+			return got.Status, notified(got.Body)
 		}
 	}
 	jsonRPC := func(body []byte) string {
@@ -99,9 +99,9 @@ func TestHops_RefusedAtEveryEndpoint(t *testing.T) {
 	far := "spiffe://" + gatewaytest.TrustDomain + "/gateway-2"
 	one := 1
 	for name, p := range map[string]struct {
-		hops  *int
-		loops bool
-		told  string
+		hops     *int
+		loops    bool
+		notified string
 	}{
 		"hops": {&one, false, "refused by constraint aepb.max_translation_hops"},
 		"loop": {nil, true, "refused by constraint loop: this message has already passed this gateway"},
@@ -114,7 +114,7 @@ func TestHops_RefusedAtEveryEndpoint(t *testing.T) {
 		b := gatewaytest.NewFixture(t, plan)
 		other := b.SVID(t, "/gateway-2")
 		gateway, us := b.Party(t, other), b.Party(t, b.Dev.Gateway)
-		evidence := func(octets []byte) []string {
+		evidence := func(bytes []byte) []string {
 			wid := string(ect.NewID())
 			first := us
 			if !p.loops {
@@ -126,7 +126,7 @@ func TestHops_RefusedAtEveryEndpoint(t *testing.T) {
 			claims, _, err := ect.ParseUnverified(root)
 			gatewaytest.Must(t, err)
 			return []string{ecttest.Mint(t, gateway, ecttest.Recipe{Claims: ect.Claims{
-				Act: ect.ActTranslate, Audience: []string{b.Self()}, Workflow: wid, Parents: []ect.ID{claims.ID}, OutputHash: ect.Hash(octets), Ext: ext,
+				Act: ect.ActTranslate, Audience: []string{b.Self()}, Workflow: wid, Parents: []ect.ID{claims.ID}, OutputHash: ect.Hash(bytes), Ext: ext,
 			}}), root}
 		}
 		frames := func(t *testing.T, frame []byte) []byte {
@@ -137,10 +137,10 @@ func TestHops_RefusedAtEveryEndpoint(t *testing.T) {
 			gatewaytest.Must(t, err)
 			return reply
 		}
-		for door, say := range doors(b, b.Caller(t, other), frames) {
-			status, told := say(t, evidence)
-			if !strings.HasSuffix(told, p.told) || status != 0 && status != http.StatusForbidden && status != http.StatusOK {
-				t.Errorf("%s at %s: %d %q", name, door, status, told)
+		for endpoint, say := range endpoints(b, b.Caller(t, other), frames) {
+			status, notice := say(t, evidence)
+			if !strings.HasSuffix(notice, p.notified) || status != 0 && status != http.StatusForbidden && status != http.StatusOK {
+				t.Errorf("%s at %s: %d %q", name, endpoint, status, notice)
 			}
 		}
 		caller := net.Join(t, "org/agents/far", nil)
@@ -149,7 +149,7 @@ func TestHops_RefusedAtEveryEndpoint(t *testing.T) {
 		_, err := gatewaytest.AskSLIM(t, caller, "calculator", "SendMessage", body, map[string]string{"execution-context": strings.Join(evidence(body), ",")})
 		var status *rpc.StatusError
 		if !errors.As(err, &status) || status.Code != 7 || // PERMISSION_DENIED
-			!strings.HasSuffix(status.Message, p.told) {
+			!strings.HasSuffix(status.Message, p.notified) {
 			t.Errorf("%s at slim-v1: %v", name, err)
 		}
 		b.Works(t)

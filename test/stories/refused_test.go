@@ -50,11 +50,11 @@ func TestRefused_AtTheDoor(t *testing.T) {
 	unlisted.At = "/agents/closed/mcp"
 	visitor := gatewaytest.HTTPRequest{Method: http.MethodGet, At: b.At.Admin + "/api/agents"}
 	for _, c := range []struct {
-		letter gatewaytest.HTTPRequest
-		status int
+		message gatewaytest.HTTPRequest
+		status  int
 	}{{stranger, 401}, {unlisted, 403}, {visitor, 403}} {
-		if got := b.Send(t, c.letter); got.Status != c.status {
-			t.Errorf("%s: %d %s", c.letter.At, got.Status, got.Body)
+		if got := b.Send(t, c.message); got.Status != c.status {
+			t.Errorf("%s: %d %s", c.message.At, got.Status, got.Body)
 		}
 	}
 	old := b.ClientTLS(t, nil)
@@ -236,12 +236,12 @@ func TestRefused_Flood(t *testing.T) {
 		b.Send(t, gatewaytest.HTTPRequest{Via: b.Anonymous, At: gatewaytest.EndpointA2A, Body: gatewaytest.AddBody(b.Number())})
 	}
 	b.Counts(t, `aepb_refused_total{listener="public",reason="unauthenticated"} 80`)
-	lines, told := refusalLines(b, "refused at the listener"), 0
+	lines, notified := refusalLines(b, "refused at the listener"), 0
 	for _, line := range lines {
-		told += line.Count
+		notified += line.Count
 	}
-	if len(lines) == 0 || len(lines) > all/10 || told > all {
-		t.Errorf("%d lines about %d refusals", len(lines), told)
+	if len(lines) == 0 || len(lines) > all/10 || notified > all {
+		t.Errorf("%d lines about %d refusals", len(lines), notified)
 	}
 }
 
@@ -253,8 +253,8 @@ func TestRequestID_OfAnswerAndLog(t *testing.T) {
 	b.Serve(t, "away", "mcp-v1", &gatewaytest.Fake{Conduct: gatewaytest.HangsUp}, gatewaytest.Host{})
 	seen := map[string]bool{}
 	for name, c := range map[string]struct {
-		letter gatewaytest.HTTPRequest
-		msg    string // of its line; empty: there is none
+		message gatewaytest.HTTPRequest
+		msg     string // of its line; empty: there is none
 	}{
 		"good":              {gatewaytest.HTTPRequest{At: gatewaytest.EndpointA2A, Body: gatewaytest.AddBody(b.Number())}, ""},
 		"failed":            {b.Sealed(t, gatewaytest.HTTPRequest{At: "/aepb/translate?from=a2a-v1&dest=away", Body: gatewaytest.AddBody(b.Number())}), "exchange"},
@@ -265,7 +265,7 @@ func TestRequestID_OfAnswerAndLog(t *testing.T) {
 		"the caller's own":  {gatewaytest.HTTPRequest{Method: http.MethodGet, At: "/nowhere", Header: map[string]string{"X-Request-Id": "chosen"}}, ""},
 		"probe of liveness": {gatewaytest.HTTPRequest{Method: http.MethodGet, At: b.At.Admin + "/healthz"}, ""},
 	} {
-		got := b.Send(t, c.letter)
+		got := b.Send(t, c.message)
 		id := got.Header.Get("X-Request-Id")
 		if id == "" || id == "chosen" || seen[id] {
 			t.Errorf("%s: X-Request-Id %q", name, id)

@@ -27,14 +27,14 @@ func TestRollback_OverHTTP(t *testing.T) {
 		if binding == "a2a-v1" {
 			called = "fake"
 		}
-		for from, door := range map[canonical.Binding]gatewaytest.HTTPRequest{
+		for from, endpoint := range map[canonical.Binding]gatewaytest.HTTPRequest{
 			"a2a-v1": {At: "/agents/" + name + "/a2a", Body: gatewaytest.TextBody("go"), Header: map[string]string{"A2A-Version": "1.0"}},
 			"mcp-v1": {At: "/agents/" + name + "/mcp", Body: tool(called), Header: gatewaytest.Mirror("tools/call", called)},
 		} {
 			if from == "a2a-v1" && binding == "mcp-v1" {
-				door.Body = gatewaytest.AddBody(1)
+				endpoint.Body = gatewaytest.AddBody(1)
 			}
-			got := b.Send(t, door)
+			got := b.Send(t, endpoint)
 			if got.Status != http.StatusOK {
 				t.Fatalf("%s to %s: %d %s", from, binding, got.Status, gatewaytest.Short(got.Body))
 			}
@@ -64,17 +64,17 @@ func rollsBack(t *testing.T, b *gatewaytest.Fixture, agent *gatewaytest.Undoable
 	gatewaytest.Must(t, err)
 	result, _, err := ect.ParseUnverified(tokens[0])
 	gatewaytest.Must(t, err)
-	translated := legsOf(t, b, tokens[1:])
+	translated := directionsOf(t, b, tokens[1:])
 	source, _ := translated[0].Ext.String(ect.ExtSourceProtocol)
 	dest, _ := translated[0].Ext.String(ect.ExtDestProtocol)
-	var said struct {
+	var answer struct {
 		Act ect.Act  `json:"exec_act"`
 		Par []ect.ID `json:"par"`
 	}
-	gatewaytest.Must(t, json.Unmarshal(got.Body, &said))
+	gatewaytest.Must(t, json.Unmarshal(got.Body, &answer))
 	for what, ok := range map[string]bool{
 		"the result answers the request": result.Act == ect.ActRollbackResult && slices.Equal(result.Parents, []ect.ID{request.ID}) && result.Issuer == agent.Who.ID,
-		"the body repeats it":            said.Act == result.Act && slices.Equal(said.Par, result.Parents),
+		"the body repeats it":            answer.Act == result.Act && slices.Equal(answer.Par, result.Parents),
 		"leg 1 is about the request":     slices.Equal(translated[0].Parents, []ect.ID{request.ID}),
 		"leg 2 is about the result":      translated[1].Parents[0] == result.ID && translated[1].OutputHash == ect.Hash(got.Body),
 		"between both protocols":         source == string(from) && dest == string(to),
@@ -150,10 +150,10 @@ func doubts(t *testing.T, b *gatewaytest.Fixture, agent *gatewaytest.Undoable) {
 			w.Header().Set(ect.HeaderName, good[:len(good)-6]+"AAAAAA")
 		}, http.StatusBadGateway},
 		"of somebody else": {func(w http.ResponseWriter, request, _ string) {
-			asked, _, err := ect.ParseUnverified(request)
+			requested, _, err := ect.ParseUnverified(request)
 			if err == nil {
 				w.Header().Set(ect.HeaderName, gatewaytest.Signing(t, b.Me, ect.Claims{
-					Act: ect.ActRollbackResult, Audience: []string{b.Self()}, Workflow: asked.Workflow, Parents: []ect.ID{asked.ID},
+					Act: ect.ActRollbackResult, Audience: []string{b.Self()}, Workflow: requested.Workflow, Parents: []ect.ID{requested.ID},
 				}))
 			}
 		}, http.StatusBadGateway},

@@ -61,15 +61,15 @@ func TestSVID_RotatesWithoutInterruption(t *testing.T) {
 			t.Errorf("no longer verified: %v", err)
 		}
 	}
-	refusesPapers(t, b, c)
+	refusesCertificates(t, b, c)
 	if now := gatewaytest.Shown(t, b); now != next.Chain[0].SerialNumber.String() {
 		t.Errorf("what was refused is in force: %s", now)
 	}
 	issuedBy(t, b)
 }
 
-// refusesPapers: what will not do changes nothing.
-func refusesPapers(t *testing.T, b *gatewaytest.Fixture, c config.Config) {
+// refusesCertificates: what will not do changes nothing.
+func refusesCertificates(t *testing.T, b *gatewaytest.Fixture, c config.Config) {
 	t.Helper()
 	stranger, err := identity.NewAuthority(identity.AuthorityDeps{TrustDomain: gatewaytest.TrustDomain})
 	gatewaytest.Must(t, err)

@@ -25,18 +25,18 @@ func TestSDKClients_ReachUACPAndAINPAgents(t *testing.T) {
 		n := b.Counter.Add(1)
 		reply, err := peers.A2ACall(t.Context(), b.Client, b.At.Public+"/agents/"+dest, grpctest.SkillMessage("add", map[string]any{"a": n, "b": 1}))
 		gatewaytest.Must(t, err)
-		said, err := json.Marshal(reply.Task)
+		body, err := json.Marshal(reply.Task)
 		gatewaytest.Must(t, err)
-		if reply.State() != "TASK_STATE_COMPLETED" || !strings.Contains(string(said), `"sum":`+strconv.FormatInt(n+1, 10)) {
-			t.Errorf("A2A to %s: %s %s", dest, reply.State(), said)
+		if reply.State() != "TASK_STATE_COMPLETED" || !strings.Contains(string(body), `"sum":`+strconv.FormatInt(n+1, 10)) {
+			t.Errorf("A2A to %s: %s %s", dest, reply.State(), body)
 		}
 		for _, legacy := range []bool{false, true} {
 			got, err := peers.MCPCall(t.Context(), b.Client, b.At.Public+"/agents/"+dest+"/mcp", legacy, "add", json.RawMessage(`{"a":`+strconv.FormatInt(n, 10)+`,"b":1}`))
 			gatewaytest.Must(t, err)
-			said, err := json.Marshal(got.Result)
+			body, err := json.Marshal(got.Result)
 			gatewaytest.Must(t, err)
-			if len(got.Tools) != 1 || got.Tools[0].Name != "add" || !strings.Contains(string(said), `"sum":`+strconv.FormatInt(n+1, 10)) {
-				t.Errorf("MCP %s to %s: %s", got.Version, dest, said)
+			if len(got.Tools) != 1 || got.Tools[0].Name != "add" || !strings.Contains(string(body), `"sum":`+strconv.FormatInt(n+1, 10)) {
+				t.Errorf("MCP %s to %s: %s", got.Version, dest, body)
 			}
 		}
 	}

@@ -45,7 +45,7 @@ func TestUACPSignals_RollbackAndDecision(t *testing.T) {
 	first, _, err := ect.ParseUnverified(tokens[0])
 	gatewaytest.Must(t, err)
 	var checkpoint ect.ID
-	for _, id := range legsOf(t, b, tokens) {
+	for _, id := range directionsOf(t, b, tokens) {
 		if id.Act == ect.ActTranslate && len(id.Parents) > 0 {
 			checkpoint = id.Parents[0] // the reply's is what the agent sent
 		}
@@ -60,29 +60,29 @@ func TestUACPSignals_RollbackAndDecision(t *testing.T) {
 	reply = b.AskUACP(t, "abacus", undoing)
 	m, err := agent.Form.Decode(translators.Wire{Body: reply, Re: canonical.OpRollback})
 	gatewaytest.Must(t, err)
-	said, ok := m.Body.(*canonical.Signal)
+	answer, ok := m.Body.(*canonical.Signal)
 	if !ok {
 		t.Fatalf("got %s", gatewaytest.Short(reply))
 	}
-	result, _, err := ect.ParseUnverified(said.Token)
+	result, _, err := ect.ParseUnverified(answer.Token)
 	gatewaytest.Must(t, err)
-	asked, _, err := ect.ParseUnverified(request)
+	requested, _, err := ect.ParseUnverified(request)
 	gatewaytest.Must(t, err)
 	tokens, err = gatewaytest.UACPEvidence(reply)
 	gatewaytest.Must(t, err)
-	legs := legsOf(t, b, tokens)
-	proven := slices.ContainsFunc(legs, func(c ect.Claims) bool { return slices.Contains(c.Parents, asked.ID) }) &&
-		slices.ContainsFunc(legs, func(c ect.Claims) bool { return slices.Contains(c.Parents, result.ID) })
-	if result.Act != ect.ActRollbackResult || !slices.Contains(result.Parents, asked.ID) || len(legs) != 2 || !proven {
-		t.Errorf("%s with parents %v, proven by %d legs: %t", result.Act, result.Parents, len(legs), proven)
+	directions := directionsOf(t, b, tokens)
+	proven := slices.ContainsFunc(directions, func(c ect.Claims) bool { return slices.Contains(c.Parents, requested.ID) }) &&
+		slices.ContainsFunc(directions, func(c ect.Claims) bool { return slices.Contains(c.Parents, result.ID) })
+	if result.Act != ect.ActRollbackResult || !slices.Contains(result.Parents, requested.ID) || len(directions) != 2 || !proven {
+		t.Errorf("%s with parents %v, proven by %d legs: %t", result.Act, result.Parents, len(directions), proven)
 	}
 
 	decidedOnce(t, b, hook, "abacus", ect.Claims{Workflow: first.Workflow, Parents: []ect.ID{checkpoint}})
 	b.Works(t)
 }
 
-// legsOf are verified tokens of ours.
-func legsOf(t *testing.T, b *gatewaytest.Fixture, tokens []string) (out []ect.Claims) {
+// directionsOf are verified tokens of ours.
+func directionsOf(t *testing.T, b *gatewaytest.Fixture, tokens []string) (out []ect.Claims) {
 	t.Helper()
 	for _, compact := range tokens {
 		v, err := b.Judge.Verify(t.Context(), compact, ect.Check{Purpose: ect.Parent})

@@ -27,12 +27,12 @@ func TestRollback_OverSLIM(t *testing.T) {
 	if string(b.Me.ID) != p.Config.SLIM.Nodes[0].Caller {
 		t.Fatal(b.Me.ID)
 	}
-	var asked atomic.Int32
+	var requested atomic.Int32
 	fake := &gatewaytest.SlimFake{}
 	b.SlimAgent(t, net, "adder", "", fake)
 	agent := b.Party(t, b.SVID(t, "/adder"))
 	fake.Rollback = func(token string) string {
-		asked.Add(1)
+		requested.Add(1)
 		request, _, err := ect.ParseUnverified(token)
 		if err != nil {
 			return ""
@@ -46,11 +46,11 @@ func TestRollback_OverSLIM(t *testing.T) {
 	net.Exposed(t, caller, "adder")
 	done, err := gatewaytest.AskSLIM(t, caller, "adder", "SendMessage", gatewaytest.InProtobuf(t, gatewaytest.AddBody(40)), nil)
 	gatewaytest.Must(t, err)
-	leg, _, err := ect.ParseUnverified(strings.Split(done.Metadata["execution-context"], ",")[1])
+	direction, _, err := ect.ParseUnverified(strings.Split(done.Metadata["execution-context"], ",")[1])
 	gatewaytest.Must(t, err)
 	request := func(act ect.Act) string {
 		return gatewaytest.Signing(t, b.Me, ect.Claims{
-			Act: act, Audience: []string{b.Self(), string(agent.ID)}, Workflow: leg.Workflow, Parents: []ect.ID{leg.ID},
+			Act: act, Audience: []string{b.Self(), string(agent.ID)}, Workflow: direction.Workflow, Parents: []ect.ID{direction.ID},
 			Ext: ect.Ext{"atd.reason": json.RawMessage(`"wrong"`)},
 		})
 	}
@@ -68,22 +68,22 @@ func TestRollback_OverSLIM(t *testing.T) {
 		},
 		"JSON-RPC": func(token string) (string, map[string]string, error) {
 			f, err := gatewaytest.AskSLIM(t, caller, "adder", "", []byte(`{"jsonrpc":"2.0","id":"r","method":"aepb/rollback","params":{"token":"`+token+`"}}`), nil)
-			var said struct{ Result struct{ Token string } }
+			var answer struct{ Result struct{ Token string } }
 			if err == nil {
-				err = json.Unmarshal(f.Body, &said)
+				err = json.Unmarshal(f.Body, &answer)
 			}
-			if said.Result.Token == "" {
+			if answer.Result.Token == "" {
 				return string(f.Body), f.Metadata, err
 			}
-			return said.Result.Token, f.Metadata, err
+			return answer.Result.Token, f.Metadata, err
 		},
 	}
 	for way, ask := range ways {
-		before := asked.Load()
+		before := requested.Load()
 		got, metadata, err := ask(request(ect.ActRollbackRequest))
 		gatewaytest.Must(t, err)
 		result, err := b.Judge.Verify(t.Context(), got, ect.Check{Purpose: ect.Parent})
-		if err != nil || result.Act() != ect.ActRollbackResult || result.Issuer() != agent.ID || asked.Load() != before+1 {
+		if err != nil || result.Act() != ect.ActRollbackResult || result.Issuer() != agent.ID || requested.Load() != before+1 {
 			t.Errorf("%s: %v, %q", way, err, gatewaytest.Short([]byte(got)))
 			continue
 		}
@@ -100,7 +100,7 @@ func TestRollback_OverSLIM(t *testing.T) {
 				t.Errorf("%s: %s: %s", way, refused, got)
 			}
 		}
-		if asked.Load() != before+1 {
+		if requested.Load() != before+1 {
 			t.Errorf("%s: the agent heard what is no request", way)
 		}
 	}
@@ -137,8 +137,8 @@ func TestCallbacks_OverSLIM(t *testing.T) {
 	p := gatewaytest.Plan{}
 	net := gatewaytest.NewSLIMNet(t, &p)
 	b := gatewaytest.NewFixture(t, p)
-	var told atomic.Value
-	fake := &gatewaytest.SlimFake{Seen: func(call rpc.Call) { told.Store(call.Metadata["aepb-hitl-callback"]) }}
+	var notified atomic.Value
+	fake := &gatewaytest.SlimFake{Seen: func(call rpc.Call) { notified.Store(call.Metadata["aepb-hitl-callback"]) }}
 	b.SlimAgent(t, net, "adder", "", fake)
 	caller := net.Join(t, "org/callers/alice", nil)
 	net.Exposed(t, caller, "adder")
@@ -150,10 +150,10 @@ func TestCallbacks_OverSLIM(t *testing.T) {
 		}
 		f, err := gatewaytest.AskSLIM(t, caller, "adder", method, body, map[string]string{"aepb-hitl-callback": uri})
 		gatewaytest.Must(t, err)
-		if got, _ := told.Load().(string); got != uri {
+		if got, _ := notified.Load().(string); got != uri {
 			t.Errorf("%s: the agent was told %q, and the caller %s", way, got, gatewaytest.Short(f.Body))
 		}
-		told.Store("")
+		notified.Store("")
 		for what, bad := range map[string]string{"plain HTTP": "http://93.184.215.14/x", "no URL": "::"} {
 			f, err := gatewaytest.AskSLIM(t, caller, "adder", method, body, map[string]string{"aepb-hitl-callback": bad})
 			if err == nil && !strings.Contains(string(f.Body), `"error"`) {
@@ -164,7 +164,7 @@ func TestCallbacks_OverSLIM(t *testing.T) {
 	if got := b.Send(t, gatewaytest.HTTPRequest{Method: http.MethodPost, At: "/agents/adder/a2a", Body: gatewaytest.AddBody(40)}); got.Status != http.StatusOK {
 		t.Errorf("%d", got.Status)
 	}
-	if got, _ := told.Load().(string); got != "" {
+	if got, _ := notified.Load().(string); got != "" {
 		t.Errorf("a callback that nobody named: %q", got)
 	}
 }

@@ -42,9 +42,9 @@ func TestListTasks_UnreadableFilters(t *testing.T) {
 			if strings.HasPrefix(tc.json, `"`) {
 				return // protobuf has no such value
 			}
-			heard := remote.Call(t.Context(), "ListTasks", [][]byte{gatewaytest.Request(t, "ListTasks", `{"tenant":"calculator","`+tc.member+`":`+tc.json+`}`)})
-			if heard.Code != "INVALID_ARGUMENT" || heard.Reason != "INVALID_PARAMS" {
-				t.Errorf("gRPC: %s %s", heard.Code, heard.Details)
+			received := remote.Call(t.Context(), "ListTasks", [][]byte{gatewaytest.Request(t, "ListTasks", `{"tenant":"calculator","`+tc.member+`":`+tc.json+`}`)})
+			if received.Code != "INVALID_ARGUMENT" || received.Reason != "INVALID_PARAMS" {
+				t.Errorf("gRPC: %s %s", received.Code, received.Details)
 			}
 		})
 	}

@@ -59,11 +59,11 @@ func TestTenant_InEveryRequest(t *testing.T) {
 				l.Body, l.Header = gatewaytest.TextBody("hi"), nil
 			}
 			got := b.Send(t, b.Sealed(t, l))
-			var said struct {
+			var answer struct {
 				Tenant string
 				Params struct{ Tenant string }
 			}
-			if err := json.Unmarshal(body, &said); err != nil || got.Status != 200 || path != tc.path || said.Tenant+said.Params.Tenant != tc.member {
+			if err := json.Unmarshal(body, &answer); err != nil || got.Status != 200 || path != tc.path || answer.Tenant+answer.Params.Tenant != tc.member {
 				t.Errorf("%s, %s: %d %s; the agent got %s %s", name, at, got.Status, got.Body, path, body)
 			}
 		}

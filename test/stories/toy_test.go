@@ -32,8 +32,8 @@ func TestProtocol_SixthServesEveryPair(t *testing.T) {
 	for _, dest := range []string{"concierge", "toy"} {
 		got := b.Send(t, gatewaytest.HTTPRequest{At: "/agents/" + dest + "/toy", Body: `{"id":1,"say":"good day"}`})
 		b.Right(t, got, "You said: good day")
-		if legs := b.Proofs(t, got); len(legs) != 2 || !slices.Contains(legs[1].Parents, legs[0].ID) {
-			t.Errorf("%s: %d ECTs", dest, len(legs))
+		if directions := b.Proofs(t, got); len(directions) != 2 || !slices.Contains(directions[1].Parents, directions[0].ID) {
+			t.Errorf("%s: %d ECTs", dest, len(directions))
 		}
 	}
 	b.Right(t, b.Send(t, b.Sealed(t, gatewaytest.HTTPRequest{At: "/aepb/translate?from=a2a-v1&dest=toy", Body: gatewaytest.TextBody("good day")})), "You said: good day")
@@ -47,11 +47,11 @@ func TestProtocol_SixthServesEveryPair(t *testing.T) {
 func toyAgent(t *testing.T, b *gatewaytest.Fixture, svid *identity.SVID) {
 	t.Helper()
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var said gatewaytest.ToyWords
-		if json.NewDecoder(r.Body).Decode(&said) != nil {
+		var answer gatewaytest.ToyWords
+		if json.NewDecoder(r.Body).Decode(&answer) != nil {
 			return
 		}
-		_ = json.NewEncoder(w).Encode(gatewaytest.ToyWords{ID: said.ID, Answer: "You said: " + said.Say})
+		_ = json.NewEncoder(w).Encode(gatewaytest.ToyWords{ID: answer.ID, Answer: "You said: " + answer.Say})
 	}))
 	server.TLS = gatewaytest.Serving(svid)
 	server.StartTLS()

@@ -33,11 +33,11 @@ func turnOf(t *testing.T, body []byte) []canonical.Part {
 	t.Helper()
 	m, err := uacp.New(translators.Config{}).Decode(translators.Wire{Body: body})
 	gatewaytest.Must(t, err)
-	said, ok := m.Body.(*canonical.Invoke)
+	answer, ok := m.Body.(*canonical.Invoke)
 	if !ok {
 		t.Fatalf("the agent heard %s", gatewaytest.Short(body))
 	}
-	return plainly(said.Turn.Parts)
+	return plainly(answer.Turn.Parts)
 }
 
 // plainly is parts without what a protocol says beside them.

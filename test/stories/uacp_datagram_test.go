@@ -20,22 +20,22 @@ import (
 
 // inDatagrams starts a µACP fake that is reached in datagrams, of which it never
 // gets those that are lost; it says where.
-func inDatagrams(t *testing.T, f *gatewaytest.UACPFake, lost func(uacp.Frame) bool) directory.Endpoint {
+func inDatagrams(t *testing.T, f *gatewaytest.UACPFake, losses func(uacp.Frame) bool) directory.Endpoint {
 	t.Helper()
 	f.Form = uacp.New(translators.Config{})
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
 	gatewaytest.Must(t, err)
 	var group sync.WaitGroup
 	group.Go(func() {
-		room := make([]byte, tuacp.MaxDatagram)
+		space := make([]byte, tuacp.MaxDatagram)
 		for {
-			n, from, err := conn.ReadFrom(room)
+			n, from, err := conn.ReadFrom(space)
 			if err != nil {
 				return
 			}
-			body := append([]byte(nil), room[:n]...)
+			body := append([]byte(nil), space[:n]...)
 			request, err := uacp.ParseFrame(body)
-			if err != nil || request.IsAck() || lost(request) {
+			if err != nil || request.IsAck() || losses(request) {
 				continue
 			}
 			if request.Verb == uacp.Observe {
@@ -58,16 +58,16 @@ func inDatagrams(t *testing.T, f *gatewaytest.UACPFake, lost func(uacp.Frame) bo
 func TestUACPDatagrams_AgentsOfADevelopmentGateway(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
-	var lost atomic.Int32
+	var losses atomic.Int32
 	fake := &gatewaytest.UACPFake{}
 	at := inDatagrams(t, fake, func(f uacp.Frame) bool {
-		return f.Verb == uacp.Ask && f.Topic() == uacp.TopicCall && lost.Add(1) == 1
+		return f.Verb == uacp.Ask && f.Topic() == uacp.TopicCall && losses.Add(1) == 1
 	})
 	b.ListAs(t, "abacus", "", at)
 	n := b.Number()
 	b.Right(t, b.Send(t, gatewaytest.HTTPRequest{At: "/agents/abacus/a2a", Body: gatewaytest.AddBody(n)}), strconv.FormatInt(n+1, 10))
-	if lost.Load() != 2 || fake.Calls.Load() != 1 {
-		t.Errorf("it was sent %d times, and answered %d times", lost.Load(), fake.Calls.Load())
+	if losses.Load() != 2 || fake.Calls.Load() != 1 {
+		t.Errorf("it was sent %d times, and answered %d times", losses.Load(), fake.Calls.Load())
 	}
 	b.ListAs(t, "herald", "", inDatagrams(t, &gatewaytest.UACPFake{Tells: []string{"first", "second"}}, func(uacp.Frame) bool { return false }))
 	got := b.Send(t, gatewaytest.HTTPRequest{At: "/agents/herald/a2a", Body: strings.Replace(gatewaytest.AddBody(1), "SendMessage", "SendStreamingMessage", 1)})

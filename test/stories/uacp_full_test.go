@@ -15,9 +15,9 @@ import (
 
 // echoed is a reply to a text of so many bytes, its tokens, and what it names
 // where there is no room for one.
-func echoed(t *testing.T, b *gatewaytest.Fixture, octets int) (reply []byte, tokens []string, named string) {
+func echoed(t *testing.T, b *gatewaytest.Fixture, bytes int) (reply []byte, tokens []string, named string) {
 	t.Helper()
-	reply = b.AskUACP(t, "concierge", gatewaytest.FrameOf(t, uacp.FormEnveloped, gatewaytest.TextInvoke(strings.Repeat("x", octets))))
+	reply = b.AskUACP(t, "concierge", gatewaytest.FrameOf(t, uacp.FormEnveloped, gatewaytest.TextInvoke(strings.Repeat("x", bytes))))
 	tokens, err := gatewaytest.UACPEvidence(reply)
 	gatewaytest.Must(t, err)
 	if _, rest, ok := strings.Cut(string(reply), `"parent_jti":"`); ok {
@@ -33,8 +33,8 @@ func TestUACPFrame_EvidenceThatDoesNotFit(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
 	without := 0 // replies with no token
-	echoed := func(octets int) (reply []byte, tokens []string, named string) {
-		reply, tokens, named = echoed(t, b, octets)
+	echoed := func(bytes int) (reply []byte, tokens []string, named string) {
+		reply, tokens, named = echoed(t, b, bytes)
 		if len(tokens) == 0 {
 			without++
 		}
@@ -48,27 +48,27 @@ func TestUACPFrame_EvidenceThatDoesNotFit(t *testing.T) {
 	next, more, _ := echoed(1001)
 	each := (len(next) - len(more[0]) - len(more[1]) - bare) / 1000 // bytes of a reply for one of the text
 	size := len(both[0]) + len(both[1])
-	leaves := func(room int) int { return (uacp.MaxFrame - room - bare) / each }
+	leaves := func(space int) int { return (uacp.MaxFrame - space - bare) / each }
 
 	// What a reply takes beside the text varies a little.
-	holding := func(want, octets int) (reply []byte, tokens []string, named string) {
+	waiting := func(want, bytes int) (reply []byte, tokens []string, named string) {
 		for range 40 {
-			reply, tokens, named = echoed(octets)
+			reply, tokens, named = echoed(bytes)
 			switch n := len(tokens); {
 			case len(reply) < uacp.MaxFrame/2: // it did not fit at all, and says so
-				octets -= 1000
+				bytes -= 1000
 			case n == want:
 				return reply, tokens, named
 			case n > want:
-				octets += 100
+				bytes += 100
 			default:
-				octets -= 100
+				bytes -= 100
 			}
 		}
 		return reply, tokens, named
 	}
 
-	reply, tokens, named := holding(1, leaves(size*3/4))
+	reply, tokens, named := waiting(1, leaves(size*3/4))
 	if len(tokens) != 1 {
 		t.Fatalf("a reply with room for one token has %d", len(tokens))
 	}
@@ -76,7 +76,7 @@ func TestUACPFrame_EvidenceThatDoesNotFit(t *testing.T) {
 		t.Errorf("the token that fits is %s, and the reply names %s", v.ID(), named)
 	}
 
-	reply, tokens, named = holding(0, leaves(size/4))
+	reply, tokens, named = waiting(0, leaves(size/4))
 	if len(tokens) != 0 || named == "" {
 		t.Fatalf("a reply without room has %d tokens and names %q", len(tokens), named)
 	}

@@ -99,13 +99,13 @@ func TestUACPTasks_OfCallers(t *testing.T) {
 	if got := taskOf(t, ask(canonical.OpTaskCancel, "", query)); got.ID != begun.ID || got.Status.State != canonical.StateCanceled {
 		t.Errorf("canceled: %+v", got)
 	}
-	if said, ok := ask(canonical.OpTaskCancel, "", query).Body.(*canonical.Error); !ok || said.Code != canonical.CodeNotCancelable {
-		t.Errorf("canceled again: %+v", said)
+	if answer, ok := ask(canonical.OpTaskCancel, "", query).Body.(*canonical.Error); !ok || answer.Code != canonical.CodeNotCancelable {
+		t.Errorf("canceled again: %+v", answer)
 	}
 	query.ID = "nobody's"
 	for _, op := range []canonical.Op{canonical.OpTaskGet, canonical.OpTaskCancel, canonical.OpTaskSubscribe} {
-		if said, ok := ask(op, "", query).Body.(*canonical.Error); !ok || said.Code != canonical.CodeTaskNotFound {
-			t.Errorf("%s of nobody's: %+v", op, said)
+		if answer, ok := ask(op, "", query).Body.(*canonical.Error); !ok || answer.Code != canonical.CodeTaskNotFound {
+			t.Errorf("%s of nobody's: %+v", op, answer)
 		}
 	}
 	b.Works(t)
@@ -141,8 +141,8 @@ func TestUACPCaller_SuppliesMissingArguments(t *testing.T) {
 func TestUACPTasks_ListedPageByPage(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
-	const work, room = 24, 4000 // bytes that each task takes: more than one frame holds of them
-	long := strings.Repeat("c", room)
+	const work, space = 24, 4000 // bytes that each task takes: more than one frame holds of them
+	long := strings.Repeat("c", space)
 	for n := range work {
 		begin := &canonical.Message{
 			Op: canonical.OpInvoke, Phase: canonical.PhaseRequest, Body: gatewaytest.TextInvoke("how is it?"), Correlation: canonical.Correlation{WireID: json.RawMessage(`42`)},

@@ -17,7 +17,7 @@ import (
 func TestWebhooks_CredentialsGoToNoAgent(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
-	var heard string
+	var received string
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		if r.Method == http.MethodGet {
@@ -26,8 +26,8 @@ func TestWebhooks_CredentialsGoToNoAgent(t *testing.T) {
 			return
 		}
 		body, _ := io.ReadAll(r.Body)
-		heard = string(body)
-		_, id, _ := strings.Cut(heard, `"id":`)
+		received = string(body)
+		_, id, _ := strings.Cut(received, `"id":`)
 		id, _, _ = strings.Cut(id, ",")
 		_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":`+id+`,"result":{"message":{"messageId":"r","role":"ROLE_AGENT","parts":[{"text":"done"}]}}}`)
 	}))
@@ -40,9 +40,9 @@ func TestWebhooks_CredentialsGoToNoAgent(t *testing.T) {
 	body := `{"jsonrpc":"2.0","id":7,"method":"SendMessage","params":{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"hi"}]},` +
 		`"configuration":{"taskPushNotificationConfig":{"url":"https://hook.example","token":"mine","authentication":{"scheme":"Bearer","credentials":"secret"}}}}}`
 	got := b.Send(t, gatewaytest.HTTPRequest{At: "/agents/hooked/a2a", Body: body, Header: map[string]string{"A2A-Version": "1.0"}})
-	if got.Status != http.StatusOK || !strings.Contains(string(got.Body), "done") || !strings.Contains(heard, `"hi"`) ||
-		strings.Contains(heard, "secret") || strings.Contains(heard, "mine") || strings.Contains(heard, "hook.example") {
-		t.Errorf("%d %s; the agent got %s", got.Status, got.Body, heard)
+	if got.Status != http.StatusOK || !strings.Contains(string(got.Body), "done") || !strings.Contains(received, `"hi"`) ||
+		strings.Contains(received, "secret") || strings.Contains(received, "mine") || strings.Contains(received, "hook.example") {
+		t.Errorf("%d %s; the agent got %s", got.Status, got.Body, received)
 	}
 }
 

@@ -137,9 +137,9 @@ func TestServedCard_PointsToTheGateway(t *testing.T) {
 			t.Errorf("still says %s: %s", gone, card)
 		}
 	}
-	for _, kept := range []string{`"streaming":true`, `"pushNotifications":true`, "https://example.com/e", `"required":true`, `"inputSchema"`, "https://gw.example/agents/w/a2a", "Forecast"} {
-		if !strings.Contains(card, kept) {
-			t.Errorf("says no more %s: %s", kept, card)
+	for _, stored := range []string{`"streaming":true`, `"pushNotifications":true`, "https://example.com/e", `"required":true`, `"inputSchema"`, "https://gw.example/agents/w/a2a", "Forecast"} {
+		if !strings.Contains(card, stored) {
+			t.Errorf("says no more %s: %s", stored, card)
 		}
 	}
 	if len(losses) > 0 {

@@ -126,11 +126,11 @@ func tasksOfOthers() []*canonical.Message {
 	form := canonical.Input{Key: "k", Mode: canonical.ModeForm, Prompt: []canonical.Part{text("Which?")}, Schema: raw(`{"type":"object","properties":{"a":{"type":"string"}}}`)}
 	asks := canonical.Status{State: canonical.StateInputRequired}
 	saying := func(words ...string) canonical.Status {
-		said := &canonical.Content{ID: "s", Role: canonical.RoleAgent}
+		answer := &canonical.Content{ID: "s", Role: canonical.RoleAgent}
 		for _, w := range words {
-			said.Parts = append(said.Parts, text(w))
+			answer.Parts = append(answer.Parts, text(w))
 		}
-		return canonical.Status{State: canonical.StateInputRequired, Message: said}
+		return canonical.Status{State: canonical.StateInputRequired, Message: answer}
 	}
 	return []*canonical.Message{
 		from(&canonical.TaskQuery{ID: "t-1"}, about(canonical.OpTaskGet, canonical.PhaseRequest)),

@@ -74,8 +74,8 @@ func TestEncode_Bodies(t *testing.T) {
 			if !rawjson.Equal(got, raw(c.want)) {
 				t.Error(cmp.Diff(indent(raw(c.want)), indent(got)))
 			}
-			if said := lines(losses); said != c.losses {
-				t.Errorf("losses %q, want %q", said, c.losses)
+			if printed := lines(losses); printed != c.losses {
+				t.Errorf("losses %q, want %q", printed, c.losses)
 			}
 		})
 	}
@@ -127,8 +127,8 @@ func TestEncode_Refuses(t *testing.T) {
 	}
 	for name, c := range cases {
 		_, _, err := New(translators.Config{}).Encode(c.m, translators.Target{})
-		var said *canonical.Error
-		if !errors.As(err, &said) || said.Code != c.want {
+		var answer *canonical.Error
+		if !errors.As(err, &answer) || answer.Code != c.want {
 			t.Errorf("%s: %v, want %s", name, err, c.want)
 		}
 	}
@@ -136,8 +136,8 @@ func TestEncode_Refuses(t *testing.T) {
 		{Version: "0.2"}, {Version: "2.0"}, {Form: "SOAP"}, {Version: Version03, Form: "GRPC"},
 	} {
 		_, _, err := New(translators.Config{}).Encode(from(call("a", "{}"), nil), target)
-		var said *canonical.Error
-		if !errors.As(err, &said) || said.Code != canonical.CodeUnsupportedVersion {
+		var answer *canonical.Error
+		if !errors.As(err, &answer) || answer.Code != canonical.CodeUnsupportedVersion {
 			t.Errorf("%+v: %v", target, err)
 		}
 	}
@@ -175,12 +175,12 @@ func TestEncode_CarriedExtensionsAddNothing(t *testing.T) {
 	part, replied := text("honest"), text("honest")
 	replied.Extensions = own(`{` + inert + `}`)
 	part.Extensions = own(`{"text":"x","Text":"x","data":"x","raw":"AAAA","url":"x","mediaType":"x","media_type":"x","filename":"x",` + hint + `}`)
-	said := own(`{"messageId":"x","message_id":"x","role":"ROLE_AGENT","parts":["x"],"extensions":["x"],"contextId":"x","taskId":"x","TASKID":"x","task_id":"x","referenceTaskIds":["x"],` + hint + `}`)
+	reply := own(`{"messageId":"x","message_id":"x","role":"ROLE_AGENT","parts":["x"],"extensions":["x"],"contextId":"x","taskId":"x","TASKID":"x","task_id":"x","referenceTaskIds":["x"],` + hint + `}`)
 	params := own(`{"tenant":"x","Tenant":"x","message":"x","configuration":{"acceptedOutputModes":["x"],"historyLength":"7","taskPushNotificationConfig":{"url":"x"},"returnImmediately":true},` + hint + `}`)
 	task := own(`{"id":"x","ID":"x","contextId":"x","artifacts":["x"],"history":["x"],"status":{"state":"TASK_STATE_COMPLETED","message":"x","timestamp":"2026-01-01T00:00:00Z"},` + inert + `}`)
 	result := own(`{"task":"x","message":"x","Message":"x"}`)
 	failure := own(`{"code":"x","data":"x","Message":"x"}`)
-	content := canonical.Content{ID: "r", Role: canonical.RoleCaller, Parts: []canonical.Part{part}, Extensions: said}
+	content := canonical.Content{ID: "r", Role: canonical.RoleCaller, Parts: []canonical.Part{part}, Extensions: reply}
 	answer := canonical.Content{ID: "r", Role: canonical.RoleCaller, Parts: []canonical.Part{replied}, Extensions: own(`{"messageId":"x",` + inert + `}`)}
 	tr := New(translators.Config{})
 	for name, body := range map[string]canonical.Body{

@@ -139,7 +139,7 @@ func TestDecode_RefusedVectors(t *testing.T) {
 		t.Run(v.name, func(t *testing.T) {
 			t.Parallel()
 			m, err := tr.Decode(v.wire)
-			var said *canonical.Error
+			var answer *canonical.Error
 			switch {
 			case err == nil:
 				t.Fatalf("accepted: %s", v.rule)
@@ -147,7 +147,7 @@ func TestDecode_RefusedVectors(t *testing.T) {
 				if !errors.Is(err, translators.ErrMalformed) {
 					t.Fatalf("%s\ngot %v", v.rule, err)
 				}
-			case !errors.As(err, &said) || string(said.Code) != v.want:
+			case !errors.As(err, &answer) || string(answer.Code) != v.want:
 				t.Fatalf("%s\ngot %v, want %s", v.rule, err, v.want)
 			case v.wire.Re == "" && v.name != "no-id" && v.wire.Form == "" && (m == nil || string(m.Correlation.WireID) != `"i"`):
 				t.Fatal("the id of the request is not known to who must answer it")
@@ -195,8 +195,8 @@ func TestVersion_OfARequest(t *testing.T) {
 		}
 		m, err := New(translators.Config{}).Decode(wire)
 		got := m.Origin.Version
-		if said, ok := errors.AsType[*canonical.Error](err); ok {
-			got = string(said.Code)
+		if answer, ok := errors.AsType[*canonical.Error](err); ok {
+			got = string(answer.Code)
 		}
 		if got != tc.want {
 			t.Errorf("header %q, carrier %q, %.60s: got %s (%v), want %s", tc.header, tc.carrier, tc.body, got, err, tc.want)

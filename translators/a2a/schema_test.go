@@ -147,8 +147,8 @@ func TestServedCard_ValidInBothVersions(t *testing.T) {
 				t.Errorf("%s: no %s", name, member)
 			}
 		}
-		if said := o.Take("supportsAuthenticatedExtendedCard"); (said != nil) != served.Extended {
-			t.Errorf("%s: of an extended card it says %s", name, said)
+		if body := o.Take("supportsAuthenticatedExtendedCard"); (body != nil) != served.Extended {
+			t.Errorf("%s: of an extended card it says %s", name, body)
 		}
 		o.Take("skills") // the samples' have members of later versions
 		if err := valid(t, schema(t, c, "AgentCard"), o.Rest()); err != nil {

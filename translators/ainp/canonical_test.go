@@ -91,16 +91,16 @@ func TestEvidence_KeepsTheHash(t *testing.T) {
 		"with old evidence":  `{"aepb":{"ect":["x.y.z"],"hitl_callback":"https://x.example"},"attestations":["x.y.z","vc:1"]}`,
 		"with an empty slot": `{"aepb":{"ect":[]}}`,
 	} {
-		body := letter("INTENT", requestID, payload)
+		body := message("INTENT", requestID, payload)
 		with, err := ainp.WithEvidence(body, tokens)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		evident, said := opened(t, with)
+		evident, content := opened(t, with)
 		_, text := opened(t, body)
-		if text, err = text.WithEvidence(tokens); err != nil || string(text) != string(said) {
-			t.Errorf("%s: the text with evidence is %s, %v; that of the envelope with it %s", name, text, err, said)
+		if text, err = text.WithEvidence(tokens); err != nil || string(text) != string(content) {
+			t.Errorf("%s: the text with evidence is %s, %v; that of the envelope with it %s", name, text, err, content)
 		}
 		got, err := ainp.Evidence(with)
 		if diff := cmp.Diff(tokens, got); diff != "" || err != nil {
@@ -114,13 +114,13 @@ func TestEvidence_KeepsTheHash(t *testing.T) {
 		if both, err := plain.WithEvidence(tokens, "c2ln"); err != nil || string(both) != string(signed) {
 			t.Errorf("%s: with evidence and signature %s, %v; one after the other %s", name, both, err, signed)
 		}
-		if got := ainp.Text(bytes.Clone(said)).WithSignature("c2ln"); plain.Exact() && !rawjson.Equal(got, signed) {
+		if got := ainp.Text(bytes.Clone(content)).WithSignature("c2ln"); plain.Exact() && !rawjson.Equal(got, signed) {
 			t.Errorf("%s: the signed text is %s, the envelope %s", name, got, signed)
 		}
 		if hashed, err := ainp.HashInput(body); err != nil {
 			t.Errorf("%s: %v", name, err)
-		} else if again, err := ainp.Text(hashed).WithEvidence(tokens); err != nil || string(again) != string(said) {
-			t.Errorf("%s: what is hashed has the text %s with evidence, %v; the envelope %s", name, again, err, said)
+		} else if again, err := ainp.Text(hashed).WithEvidence(tokens); err != nil || string(again) != string(content) {
+			t.Errorf("%s: what is hashed has the text %s with evidence, %v; the envelope %s", name, again, err, content)
 		}
 		if bytes.Count(with, []byte("a.b.c")) != 2 || bytes.Count(with, []byte("d.e.f")) != 1 {
 			t.Errorf("%s: the newest alone vouches for it: %s", name, with)
@@ -133,7 +133,7 @@ func TestEvidence_KeepsTheHash(t *testing.T) {
 			t.Errorf("%s: a token became part of the message", name)
 		}
 	}
-	if hashOf(t, letter("INTENT", requestID, `{"a":1}`)) == hashOf(t, letter("INTENT", requestID, `{"a":2}`)) {
+	if hashOf(t, message("INTENT", requestID, `{"a":1}`)) == hashOf(t, message("INTENT", requestID, `{"a":2}`)) {
 		t.Error("two messages, one hash")
 	}
 }

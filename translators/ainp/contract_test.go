@@ -26,18 +26,18 @@ func head(kind, id string) string {
 		`"from_did":"` + peerDID + `","to_did":"` + gatewayDID + `","schema":"https://ainp.dev/schemas/x/v1","qos":{"urgency":0.50,"bid":0},"sig":"c2ln"`
 }
 
-func letter(kind, id, payload string) []byte {
+func message(kind, id, payload string) []byte {
 	return []byte(`{` + head(kind, id) + `,"payload":` + payload + `}`)
 }
 
 // wires are messages of every kind that AINP has.
 func wires() map[string]translators.Wire {
 	request := func(kind, payload string) translators.Wire {
-		return translators.Wire{Binding: ainp.Binding, Version: ainp.Version, Media: ainp.Media, Body: letter(kind, requestID, payload)}
+		return translators.Wire{Binding: ainp.Binding, Version: ainp.Version, Media: ainp.Media, Body: message(kind, requestID, payload)}
 	}
 	reply := func(re canonical.Op, kind, payload string) translators.Wire {
 		w := request(kind, payload)
-		w.Re, w.Body = re, letter(kind, replyID, payload)
+		w.Re, w.Body = re, message(kind, replyID, payload)
 		return w
 	}
 	event := func(kind, payload string) translators.Wire {
@@ -128,7 +128,7 @@ func malformed() [][]byte {
 	}
 	return append(out,
 		[]byte(`{"version":"0.1.0","msg_type":"INTENT","id":"`+requestID+`","timestamp":1.5,"ttl":1,"from_did":"did:web:a"}`),
-		letter("INTENT", "not-a-uuid", `{}`), letter("INTENT", requestID, `[]`), letter("UNHEARD", requestID, `{}`))
+		message("INTENT", "not-a-uuid", `{}`), message("INTENT", requestID, `[]`), message("UNHEARD", requestID, `{}`))
 }
 
 func TestTranslator_Contract(t *testing.T) {

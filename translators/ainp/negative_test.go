@@ -16,7 +16,7 @@ import (
 
 // outcome names what Decode did: malformed, too large, a code, or ok.
 func outcome(err error) string {
-	var said *canonical.Error
+	var answer *canonical.Error
 	switch {
 	case err == nil:
 		return "ok"
@@ -24,8 +24,8 @@ func outcome(err error) string {
 		return "too large"
 	case errors.Is(err, translators.ErrMalformed):
 		return "malformed"
-	case errors.As(err, &said):
-		return string(said.Code)
+	case errors.As(err, &answer):
+		return string(answer.Code)
 	default:
 		return err.Error()
 	}
@@ -35,9 +35,9 @@ func outcome(err error) string {
 func TestDecode_Refuses(t *testing.T) {
 	t.Parallel()
 	edit := func(before, after string) string {
-		return strings.Replace(string(letter("INTENT", requestID, `{"@type":"FreeformNote","semantics":{"body":"hi"}}`)), before, after, 1)
+		return strings.Replace(string(message("INTENT", requestID, `{"@type":"FreeformNote","semantics":{"body":"hi"}}`)), before, after, 1)
 	}
-	request := func(kind, payload string) string { return string(letter(kind, requestID, payload)) }
+	request := func(kind, payload string) string { return string(message(kind, requestID, payload)) }
 	intent := func(kind, semantics string) string {
 		return request("INTENT", `{"@type":"`+kind+`","semantics":`+semantics+`}`)
 	}
@@ -189,7 +189,7 @@ func TestDecode_ObjectThatContradictsTheIntent(t *testing.T) {
 		"a bad deadline": `{"deadline":"tomorrow"}`,
 		"a result":       `{"kind":"task"}`,
 	} {
-		body := letter("INTENT", requestID, `{"@type":"FreeformNote","semantics":{"body":"pay 5"},"aepb":`+object+`}`)
+		body := message("INTENT", requestID, `{"@type":"FreeformNote","semantics":{"body":"pay 5"},"aepb":`+object+`}`)
 		tr := ainp.New(translators.Config{})
 		m, err := tr.Decode(translators.Wire{Body: body})
 		if err != nil {
@@ -212,7 +212,7 @@ func TestDecode_ObjectThatContradictsTheIntent(t *testing.T) {
 func TestEncode_StampedRelayIsUnsigned(t *testing.T) {
 	t.Parallel()
 	tr := ainp.New(translators.Config{})
-	m, err := tr.Decode(translators.Wire{Body: letter("INTENT", requestID, `{"@type":"FreeformNote","semantics":{"body":"hi"}}`)})
+	m, err := tr.Decode(translators.Wire{Body: message("INTENT", requestID, `{"@type":"FreeformNote","semantics":{"body":"hi"}}`)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -280,14 +280,14 @@ func FuzzEvidence_KeepsTheHash(f *testing.F) {
 			return
 		}
 		two, err := ainp.HashInput(with)
-		_, said := opened(t, with)
+		_, content := opened(t, with)
 		e, text := opened(t, body)
 		signed, _ := e.WithEvidence([]string{"a.b.c"}, "c2ln")
-		if got := ainp.Text(bytes.Clone(said)).WithSignature("c2ln"); e.Exact() && !rawjson.Equal(got, signed) {
+		if got := ainp.Text(bytes.Clone(content)).WithSignature("c2ln"); e.Exact() && !rawjson.Equal(got, signed) {
 			t.Fatalf("the signed text is %q, the envelope %q", got, signed)
 		}
-		if text, err := text.WithEvidence([]string{"a.b.c"}); err != nil || string(text) != string(said) {
-			t.Fatalf("two texts with evidence: %q and %q, %v", text, said, err)
+		if text, err := text.WithEvidence([]string{"a.b.c"}); err != nil || string(text) != string(content) {
+			t.Fatalf("two texts with evidence: %q and %q, %v", text, content, err)
 		}
 		if err != nil || string(one) != string(two) {
 			t.Fatalf("evidence changes the hash: %q and %q, %v", one, two, err)

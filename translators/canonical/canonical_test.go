@@ -65,12 +65,12 @@ func TestJSON_Roundtrip(t *testing.T) {
 			canonical.Answer{Value: data},
 			canonical.Call{Args: data},
 		}
-		kept, err := json.Marshal(was)
+		stored, err := json.Marshal(was)
 		if err != nil {
 			t.Fatal(err)
 		}
 		var is all
-		if err := json.Unmarshal(kept, &is); err != nil || !reflect.DeepEqual(is, was) {
+		if err := json.Unmarshal(stored, &is); err != nil || !reflect.DeepEqual(is, was) {
 			t.Errorf("%s: it was %+v and is %+v (%v)", name, was, is, err)
 		}
 	}

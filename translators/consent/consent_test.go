@@ -32,9 +32,9 @@ func data(value string) []canonical.Part {
 	return []canonical.Part{{Kind: canonical.KindData, Data: json.RawMessage(value)}}
 }
 
-// said is an answer in short: its action and its value or text. "refused": it is none,
+// answer is an answer in short: its action and its value or text. "refused": it is none,
 // "missing": there is none.
-func said(t *testing.T, answers []canonical.Answer, err error) string {
+func answer(t *testing.T, answers []canonical.Answer, err error) string {
 	t.Helper()
 	if _, missing := errors.AsType[*consent.MissingError](err); missing {
 		return "missing"
@@ -123,7 +123,7 @@ func TestRead_PlainMessages(t *testing.T) {
 		{"visit with values", visit, data(`{"name":"Ada"}`), "refused"},
 	} {
 		answers, err := consent.Read([]canonical.Input{c.in}, &canonical.Invoke{Turn: canonical.Content{Parts: c.parts}})
-		if got := strings.ReplaceAll(said(t, answers, err), "  ", " "); got != strings.ReplaceAll(c.want, "  ", " ") {
+		if got := strings.ReplaceAll(answer(t, answers, err), "  ", " "); got != strings.ReplaceAll(c.want, "  ", " ") {
 			t.Errorf("%s: %q, expected %q (%v)", c.name, got, c.want, err)
 		}
 	}
@@ -145,7 +145,7 @@ func TestRead_WordsBesideAnswers(t *testing.T) {
 	} {
 		a := canonical.Answer{Key: "ask", Action: canonical.Action(c.action), Value: json.RawMessage(c.value)}
 		answers, err := consent.Read([]canonical.Input{formOf(c.schema)}, &canonical.Invoke{Answers: []canonical.Answer{a}, Turn: canonical.Content{Parts: text(c.words)}})
-		if got := said(t, answers, err); got != c.want {
+		if got := answer(t, answers, err); got != c.want {
 			t.Errorf("%s %s beside %q: %q, expected %q (%v)", c.action, c.value, c.words, got, c.want, err)
 		}
 	}
@@ -160,10 +160,10 @@ func TestCheck_Answers(t *testing.T) {
 		return canonical.Answer{Key: key, Action: canonical.Accept, Value: json.RawMessage(value)}
 	}
 	for _, c := range []struct {
-		name  string
-		asked []canonical.Input
-		given []canonical.Answer
-		want  string
+		name    string
+		request []canonical.Input
+		given   []canonical.Answer
+		want    string
 	}{
 		{"both, in the other order", two, []canonical.Answer{yes("age", `{"age":20}`), yes("ask", `{"name":"Ada"}`)}, `accept {"name":"Ada"}, accept {"age":20}`},
 		{"one of two", two, []canonical.Answer{yes("age", `{"age":20}`)}, "missing"},
@@ -190,8 +190,8 @@ func TestCheck_Answers(t *testing.T) {
 		{"roots", roots, []canonical.Answer{{Key: "r", Value: json.RawMessage(`{"roots":[]}`)}}, `{"roots":[]}`},
 		{"roots without roots", roots, []canonical.Answer{{Key: "r", Value: json.RawMessage(`{}`)}}, "refused"},
 	} {
-		answers, err := consent.Check(c.asked, c.given)
-		if got := said(t, answers, err); got != c.want {
+		answers, err := consent.Check(c.request, c.given)
+		if got := answer(t, answers, err); got != c.want {
 			t.Errorf("%s: %q, expected %q (%v)", c.name, got, c.want, err)
 		}
 	}
@@ -204,7 +204,7 @@ func TestFit_TextFromForm(t *testing.T) {
 		`{"reply":"yes"}`: "accept yes", `"yes"`: "accept yes", `{"reply":""}`: "refused", `{"username":""}`: "refused", `{}`: "refused", `""`: "refused",
 	} {
 		a, err := consent.Fit(talk, canonical.Answer{Key: "reply", Action: canonical.Accept, Value: json.RawMessage(value)})
-		if got := said(t, []canonical.Answer{a}, err); got != want {
+		if got := answer(t, []canonical.Answer{a}, err); got != want {
 			t.Errorf("%s: %q, expected %q", value, got, want)
 		}
 	}
@@ -216,7 +216,7 @@ func TestRead_AcceptIsNeverMadeUp(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	pick := func(of ...string) string { return of[random.IntN(len(of))] }
 	for range 20000 {
-		asked := []canonical.Input{formOf(pick(nameForm, colourForm, ageForm, emptyForm, actionForm))}
+		request := []canonical.Input{formOf(pick(nameForm, colourForm, ageForm, emptyForm, actionForm))}
 		invoke := &canonical.Invoke{}
 		action := pick("accept", "decline", "cancel", "maybe", "")
 		content := pick(`{"name":"Ada"}`, `{"age":20}`, `{"age":1}`, `{}`, `{"colour":"#f00"}`, `{"colour":"blue"}`, `[]`, `"Ada"`, "")
@@ -232,7 +232,7 @@ func TestRead_AcceptIsNeverMadeUp(t *testing.T) {
 		default:
 			invoke.Turn.Parts = nil
 		}
-		answers, err := consent.Read(asked, invoke)
+		answers, err := consent.Read(request, invoke)
 		if err != nil {
 			continue
 		}
@@ -244,9 +244,9 @@ func TestRead_AcceptIsNeverMadeUp(t *testing.T) {
 				continue
 			}
 			spoke := how == 0 && action == "accept" || how == 1 && words != "" && words != "decline" && words != "cancel" ||
-				how == 2 && (action == "accept" || string(asked[0].Schema) == actionForm) || how == 1 && string(asked[0].Schema) == colourForm && words == "cancel"
+				how == 2 && (action == "accept" || string(request[0].Schema) == actionForm) || how == 1 && string(request[0].Schema) == colourForm && words == "cancel"
 			if !spoke || how == 3 {
-				t.Fatalf("accept was made up: %+v of %+v for %s", a, invoke, asked[0].Schema)
+				t.Fatalf("accept was made up: %+v of %+v for %s", a, invoke, request[0].Schema)
 			}
 		}
 	}
@@ -261,21 +261,21 @@ func FuzzRead_AnswersFitTheQuestion(f *testing.F) {
 		if !json.Valid([]byte(schema)) || value != "" && !json.Valid([]byte(value)) {
 			t.Skip()
 		}
-		asked := []canonical.Input{formOf(schema)}
+		request := []canonical.Input{formOf(schema)}
 		invokes := []*canonical.Invoke{
 			{Answers: []canonical.Answer{{Key: key, Action: canonical.Action(action), Value: json.RawMessage(value)}}},
 			{Turn: canonical.Content{Parts: text(words)}},
 			{Turn: canonical.Content{Parts: data(value)}},
 		}
 		for _, invoke := range invokes {
-			answers, err := consent.Read(asked, invoke)
+			answers, err := consent.Read(request, invoke)
 			if err != nil {
 				continue
 			}
 			if len(answers) != 1 || answers[0].Key != "ask" {
 				t.Fatalf("answers: %+v", answers)
 			}
-			again, err := consent.Check(asked, answers)
+			again, err := consent.Check(request, answers)
 			if err != nil || !slices.EqualFunc(again, answers, func(a, b canonical.Answer) bool {
 				return a.Action == b.Action && string(a.Value) == string(b.Value)
 			}) {

@@ -99,7 +99,7 @@ func TestRead_ValuesWithoutConsent(t *testing.T) {
 		{visit, `{"action":"accept","content":{}}`, "accept"},
 	} {
 		answers, err := consent.Read([]canonical.Input{c.in}, &canonical.Invoke{Turn: canonical.Content{Parts: data(c.data)}})
-		if got := said(t, answers, err); got != c.want {
+		if got := answer(t, answers, err); got != c.want {
 			t.Errorf("%s to %s%s: %q, expected %q (%v)", c.data, c.in.Schema, c.in.URL, got, c.want, err)
 		}
 	}

@@ -53,15 +53,15 @@ func TestResourceQuery_OfEachRequest(t *testing.T) {
 func TestResourceResult_ValidInEveryRevision(t *testing.T) {
 	t.Parallel()
 	tr := mcp.New(translators.Config{})
-	var held []translators.ResourceContent
+	var waiting []translators.ResourceContent
 	for _, p := range everyPart() {
-		held = append(held, translators.ResourceContent{URI: "a2a://x/y", Part: &p})
+		waiting = append(waiting, translators.ResourceContent{URI: "a2a://x/y", Part: &p})
 	}
 	list := []translators.Resource{{URI: "a2a://x/{y}", Name: "n", Description: "d", Media: "text/plain"}, {URI: "a2a://z", Name: "m"}}
 	for definition, showing := range map[string]translators.ResourceResult{
 		"ListResourcesResult":         {What: translators.SeekList, Resources: list, Next: "c"},
 		"ListResourceTemplatesResult": {What: translators.SeekPatterns, Resources: list},
-		"ReadResourceResult":          {What: translators.SeekOne, Contents: held},
+		"ReadResourceResult":          {What: translators.SeekOne, Contents: waiting},
 	} {
 		for _, version := range tr.Info().Versions {
 			official := loadSchemas(t, version)
@@ -128,12 +128,12 @@ func TestEmbeds_Parts(t *testing.T) {
 func contentSkills() map[string]struct {
 	skill                       canonical.Capability
 	args                        string
-	request, result, name, said string
+	request, result, name, text string
 } {
 	type row = struct {
 		skill                       canonical.Capability
 		args                        string
-		request, result, name, said string
+		request, result, name, text string
 	}
 	reading := mcp.Reading()
 	prompt := canonical.Capability{ID: "prompt.greet", Profile: canonical.ProfilePrompt, InputSchema: json.RawMessage(`{"type":"object"}`)}
@@ -168,17 +168,17 @@ func TestContent_RequestInEveryRevision(t *testing.T) {
 				t.Fatalf("%s %s: %v %v", version, definition, err, losses)
 			}
 			loadSchemas(t, version).check(t, definition+"Request", w.Body)
-			var said struct {
+			var answer struct {
 				Method string
 				Params map[string]json.RawMessage
 			}
-			if err := json.Unmarshal(w.Body, &said); err != nil {
+			if err := json.Unmarshal(w.Body, &answer); err != nil {
 				t.Fatal(err)
 			}
-			delete(said.Params, "_meta")
-			got, err := json.Marshal(said.Params)
-			if err != nil || said.Method != tc.said || !rawjson.Equal(got, []byte("{"+tc.request+"}")) {
-				t.Errorf("%s %s: got %s %s %v", version, definition, said.Method, got, err)
+			delete(answer.Params, "_meta")
+			got, err := json.Marshal(answer.Params)
+			if err != nil || answer.Method != tc.text || !rawjson.Equal(got, []byte("{"+tc.request+"}")) {
+				t.Errorf("%s %s: got %s %s %v", version, definition, answer.Method, got, err)
 			}
 			if header := w.Header.Get("Mcp-Name"); version == mcp.Modern && header != tc.name {
 				t.Errorf("%s: Mcp-Name %q", definition, header)
@@ -211,8 +211,8 @@ func TestContent_ArgumentsMustFitTheSchema(t *testing.T) {
 	} {
 		skill := skills[tc.skill].skill
 		_, _, err := tr.Encode(callOf(&skill, tc.args), translators.Target{Capability: &skill})
-		var said *canonical.Error
-		if tc.ok != (err == nil) || !tc.ok && (!errors.As(err, &said) || said.Code != canonical.CodeBadParams || said.Schema == nil) {
+		var answer *canonical.Error
+		if tc.ok != (err == nil) || !tc.ok && (!errors.As(err, &answer) || answer.Code != canonical.CodeBadParams || answer.Schema == nil) {
 			t.Errorf("%d: %v", i, err)
 		}
 	}
@@ -327,8 +327,8 @@ func FuzzContent_PartsOrRefusal(f *testing.F) {
 			for _, profile := range []canonical.Profile{canonical.ProfilePrompt, canonical.ProfileResource, canonical.ProfileResources} {
 				m, err := tr.Decode(translators.Wire{Version: version, Re: canonical.OpInvoke, Profile: profile, Body: body})
 				if err != nil {
-					var said *canonical.Error
-					if !errors.Is(err, translators.ErrMalformed) && !errors.As(err, &said) {
+					var answer *canonical.Error
+					if !errors.Is(err, translators.ErrMalformed) && !errors.As(err, &answer) {
 						t.Errorf("%T %v", err, err)
 					}
 					continue

@@ -12,8 +12,8 @@ import (
 )
 
 func hasCode(err error, code canonical.Code) bool {
-	var said *canonical.Error
-	return errors.As(err, &said) && said.Code == code
+	var answer *canonical.Error
+	return errors.As(err, &answer) && answer.Code == code
 }
 
 // TestDecode_Refusals: what a stranger must not get through, and that the answer can
@@ -99,11 +99,11 @@ func TestDecode_UnsupportedVersionListsSupported(t *testing.T) {
 	t.Parallel()
 	tr := mcp.New(translators.Config{})
 	m, err := tr.Decode(translators.Wire{Version: "1900-01-01", Body: []byte(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)})
-	var said *canonical.Error
-	if !errors.As(err, &said) {
+	var answer *canonical.Error
+	if !errors.As(err, &answer) {
 		t.Fatal(err)
 	}
-	m.Phase, m.Op, m.Body = canonical.PhaseError, canonical.OpCapabilities, said
+	m.Phase, m.Op, m.Body = canonical.PhaseError, canonical.OpCapabilities, answer
 	w, _, err := tr.Encode(m, translators.Target{Version: mcp.Modern})
 	if err != nil {
 		t.Fatal(err)
@@ -122,9 +122,9 @@ func FuzzDecode_Roundtrip(f *testing.F) {
 	f.Fuzz(func(t *testing.T, version, re string, body []byte) {
 		w := translators.Wire{Version: version, Re: canonical.Op(re), Body: body}
 		m, err := tr.Decode(w)
-		var said *canonical.Error
+		var answer *canonical.Error
 		if err != nil {
-			if !errors.Is(err, translators.ErrMalformed) && !errors.As(err, &said) {
+			if !errors.Is(err, translators.ErrMalformed) && !errors.As(err, &answer) {
 				t.Errorf("an error of no known kind: %v", err)
 			}
 			return
@@ -133,7 +133,7 @@ func FuzzDecode_Roundtrip(f *testing.F) {
 			home(t, tr, w)
 		}
 		for _, other := range tr.Info().Versions {
-			if _, _, err := tr.Encode(m, translators.Target{Version: other}); err != nil && !errors.Is(err, translators.ErrMalformed) && !errors.As(err, &said) {
+			if _, _, err := tr.Encode(m, translators.Target{Version: other}); err != nil && !errors.Is(err, translators.ErrMalformed) && !errors.As(err, &answer) {
 				t.Errorf("%s: an error of no known kind: %v", other, err)
 			}
 		}
@@ -203,7 +203,7 @@ func TestAgentError_ComesHome(t *testing.T) {
 				t.Errorf("%s in %s: %v", code, version, err)
 				continue
 			}
-			if said, ok := back.Body.(*canonical.Error); !ok || said.Code != code {
+			if answer, ok := back.Body.(*canonical.Error); !ok || answer.Code != code {
 				t.Errorf("%s in %s came back as %+v", code, version, back.Body)
 			}
 		}

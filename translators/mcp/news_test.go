@@ -42,9 +42,9 @@ func TestNotifications_Subscribe(t *testing.T) {
 		{mcp.LegacyJune, translators.FilterUnsubscribe, native("resources/unsubscribe", `{"uri":"a:1"}`)},
 		{mcp.Legacy, translators.FilterLevel, native("logging/setLevel", `{"level":"info"}`)},
 	} {
-		news := all
-		news.Verb, news.Level = tc.verb, "info"
-		got := tr.Ask(tc.version, news)
+		notification := all
+		notification.Verb, notification.Level = tc.verb, "info"
+		got := tr.Ask(tc.version, notification)
 		if diff := cmp.Diff(tc.want, got); diff != "" {
 			t.Errorf("%s %s: %s", tc.version, tc.verb, diff)
 		}
@@ -86,8 +86,8 @@ func TestOffers_ByCapabilities(t *testing.T) {
 	if got := tr.Offers(&canonical.Description{}); !got.Same(translators.NotificationFilter{}) || got.Any || got.Log {
 		t.Errorf("nothing is %+v", got)
 	}
-	wish := translators.NotificationFilter{Tools: true, Prompts: true, URIs: []string{"u"}}
-	if got := wish.Among(want); !got.Same(translators.NotificationFilter{Tools: true, URIs: []string{"u"}}) || got.Quiet() {
+	request := translators.NotificationFilter{Tools: true, Prompts: true, URIs: []string{"u"}}
+	if got := request.Among(want); !got.Same(translators.NotificationFilter{Tools: true, URIs: []string{"u"}}) || got.Quiet() {
 		t.Errorf("of that it tells %+v", got)
 	}
 }
@@ -102,7 +102,7 @@ func TestNotifications_InTheReceiversRevision(t *testing.T) {
 	const tag = `"io.modelcontextprotocol/subscriptionId":"l"`
 	for _, tc := range []struct {
 		to         translators.Subscriber
-		said       *canonical.Native
+		text       *canonical.Native
 		definition string
 		want       string // nothing: nobody is told
 	}{
@@ -118,9 +118,9 @@ func TestNotifications_InTheReceiversRevision(t *testing.T) {
 		{legacy, native("notifications/subscriptions/acknowledged", `{"_meta":{`+tag+`},"notifications":{}}`), "", ""},
 		{legacy, native("notifications/own", `{"_meta":{`+tag+`},"x":1}`), "", `{"x":1}`},
 	} {
-		got := tr.Retell(tc.said, tc.to)
+		got := tr.Retell(tc.text, tc.to)
 		if (got == nil) != (tc.want == "") || got != nil && string(got.Params) != strings.TrimPrefix(tc.want, "-") {
-			t.Errorf("%s is told %s as %+v", tc.to.Version, tc.said.Method, got)
+			t.Errorf("%s is told %s as %+v", tc.to.Version, tc.text.Method, got)
 			continue
 		}
 		if got != nil && tc.definition != "" {
@@ -156,7 +156,7 @@ func TestNotifications_LogOnlyOnRequest(t *testing.T) {
 	for _, tc := range []struct {
 		version, wants, level string
 		origin                string
-		told                  bool
+		notified              bool
 	}{
 		{mcp.Modern, "", "emergency", mcp.Legacy, false},
 		{mcp.Modern, "warning", "info", mcp.Legacy, false},
@@ -171,7 +171,7 @@ func TestNotifications_LogOnlyOnRequest(t *testing.T) {
 			Preferences: canonical.Preferences{LogLevel: tc.wants},
 		}, translators.Target{Version: tc.version})
 		var refused *canonical.Error
-		if tc.told != (err == nil) || err != nil && (!errors.As(err, &refused) || refused.Code != canonical.CodeUnsupportedOp) {
+		if tc.notified != (err == nil) || err != nil && (!errors.As(err, &refused) || refused.Code != canonical.CodeUnsupportedOp) {
 			t.Errorf("%+v: %v", tc, err)
 		}
 	}

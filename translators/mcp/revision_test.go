@@ -118,12 +118,12 @@ func ordinary(t *testing.T, tr *mcp.Translator, s sample) *canonical.Message {
 	if err != nil {
 		t.Fatalf("%s: %v", s.name, err)
 	}
-	said, err := json.Marshal(m.Body)
+	content, err := json.Marshal(m.Body)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, special := range []string{`"aepb.gateway/`, `"_meta":{}`, `"params":{}`, `"capabilities":{}`, `"name":null`} {
-		if bytes.Contains(said, []byte(special)) || strings.Contains(s.body, special) {
+		if bytes.Contains(content, []byte(special)) || strings.Contains(s.body, special) {
 			return nil
 		}
 	}

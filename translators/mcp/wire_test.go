@@ -75,8 +75,8 @@ func TestMirror_ArgumentsInHeaders(t *testing.T) {
 func TestHeaders_DuplicatesAreRefused(t *testing.T) {
 	t.Parallel()
 	body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`
-	for name, said := range map[string]string{"Mcp-Method": "tools/call", "Mcp-Name": "t", "Mcp-Protocol-Version": mcp.Modern} {
-		_, err := mcp.New(translators.Config{}).Decode(translators.Wire{Header: http.Header{name: {said, said}}, Body: []byte(body)})
+	for name, text := range map[string]string{"Mcp-Method": "tools/call", "Mcp-Name": "t", "Mcp-Protocol-Version": mcp.Modern} {
+		_, err := mcp.New(translators.Config{}).Decode(translators.Wire{Header: http.Header{name: {text, text}}, Body: []byte(body)})
 		if !hasCode(err, canonical.CodeHeaderMismatch) {
 			t.Errorf("%s: got %v", name, err)
 		}

@@ -102,7 +102,7 @@ func TestClientCapabilities_InEachRevision(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var said struct {
+		var answer struct {
 			Params struct {
 				Capabilities json.RawMessage
 				Meta         struct {
@@ -110,10 +110,10 @@ func TestClientCapabilities_InEachRevision(t *testing.T) {
 				} `json:"_meta"`
 			}
 		}
-		if err := json.Unmarshal(w.Body, &said); err != nil {
+		if err := json.Unmarshal(w.Body, &answer); err != nil {
 			t.Fatal(err)
 		}
-		if got := string(said.Params.Capabilities) + string(said.Params.Meta.Modern); got != want.written {
+		if got := string(answer.Params.Capabilities) + string(answer.Params.Meta.Modern); got != want.written {
 			t.Errorf("%s: got %s, want %s", version, got, want.written)
 		}
 		back, err := tr.Decode(w)

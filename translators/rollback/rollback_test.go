@@ -38,7 +38,7 @@ func TestForm_Roundtrip(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if said, ok := m.Body.(*canonical.Signal); !ok || said.Token != token(claims) || m.Phase != phase || m.Op != canonical.OpRollback {
+		if answer, ok := m.Body.(*canonical.Signal); !ok || answer.Token != token(claims) || m.Phase != phase || m.Op != canonical.OpRollback {
 			t.Errorf("%s came back as %+v", phase, m)
 		}
 	}
@@ -78,7 +78,7 @@ func TestDecode_StatusBecomesCanonicalError(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if said, ok := m.Body.(*canonical.Error); !ok || said.Code != code || m.Phase != canonical.PhaseError {
+		if answer, ok := m.Body.(*canonical.Error); !ok || answer.Code != code || m.Phase != canonical.PhaseError {
 			t.Errorf("%d is %+v", status, m.Body)
 		}
 	}

@@ -97,11 +97,11 @@ func foreign() []*canonical.Message {
 
 // signals are rollback requests and their results.
 func signals() []*canonical.Message {
-	asked := from(&canonical.Signal{Token: "a.b.c"}, canonical.PhaseRequest)
+	request := from(&canonical.Signal{Token: "a.b.c"}, canonical.PhaseRequest)
 	done := from(&canonical.Signal{Token: "d.e.f"}, canonical.PhaseResponse)
-	asked.Op, done.Op = canonical.OpRollback, canonical.OpRollback
-	asked.Correlation.MessageID, done.Conversation = "", canonical.Conversation{}
-	return []*canonical.Message{asked, done}
+	request.Op, done.Op = canonical.OpRollback, canonical.OpRollback
+	request.Correlation.MessageID, done.Conversation = "", canonical.Conversation{}
+	return []*canonical.Message{request, done}
 }
 
 // TestSignals_RollbackAndCallback: a rollback request and a callback are carried, what cannot be
@@ -173,13 +173,13 @@ func TestSignals_RollbackAndCallback(t *testing.T) {
 	if a, m := codec.StreamsIn(slim.VersionA2A), codec.StreamsIn(slim.VersionMCP("2026-07-28")); a != translators.StreamsTask || m != translators.StreamsReply {
 		t.Errorf("A2A streams as %q, and MCP as %q", a, m)
 	}
-	said := signals()[0]
-	said.Body = &canonical.Signal{Token: "a.b.c", Extensions: canonical.Extensions{"other-v1": raw(`{"x":1}`)}}
-	if _, losses, err := codec.Encode(said, translators.Target{}); err != nil || len(losses) != 1 || losses[0].String() != "L29 dropped /body/extensions/other-v1" {
+	answer := signals()[0]
+	answer.Body = &canonical.Signal{Token: "a.b.c", Extensions: canonical.Extensions{"other-v1": raw(`{"x":1}`)}}
+	if _, losses, err := codec.Encode(answer, translators.Target{}); err != nil || len(losses) != 1 || losses[0].String() != "L29 dropped /body/extensions/other-v1" {
 		t.Errorf("%v %v", losses, err)
 	}
-	said.Op = canonical.OpDecision
-	if _, _, err := codec.Encode(said, translators.Target{}); !is(err, canonical.CodeUnsupportedOp) {
+	answer.Op = canonical.OpDecision
+	if _, _, err := codec.Encode(answer, translators.Target{}); !is(err, canonical.CodeUnsupportedOp) {
 		t.Errorf("a decision: %v", err)
 	}
 	for token, good := range map[string]bool{"": false, "a.b": false, "a.b.c.d": false, "a.b.c d": false, "a.b.\u00e4": false, "A-_.9.z": true} {
@@ -281,15 +281,15 @@ func TestEncode_RPCDeclaresLosses(t *testing.T) {
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		var said []string
+		var texts []string
 		for _, loss := range losses {
 			if loss.Code == canonical.LossNumbers || loss.Fate == canonical.Dropped {
-				said = append(said, loss.String())
+				texts = append(texts, loss.String())
 			}
 		}
 		for want := range strings.SplitSeq(c.want, ",") {
-			if !strings.Contains(strings.Join(said, ","), want) || c.want == "" && len(said) > 0 {
-				t.Errorf("%s: %q, want %q", name, said, want)
+			if !strings.Contains(strings.Join(texts, ","), want) || c.want == "" && len(texts) > 0 {
+				t.Errorf("%s: %q, want %q", name, texts, want)
 			}
 		}
 	}

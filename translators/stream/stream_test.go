@@ -16,14 +16,14 @@ import (
 
 func text(s string) canonical.Part { return canonical.Part{Kind: canonical.KindText, Text: s} }
 
-func said(s string) *canonical.Content {
+func answer(s string) *canonical.Content {
 	return &canonical.Content{Role: canonical.RoleAgent, Parts: []canonical.Part{text(s)}}
 }
 
 func status(state canonical.State, words ...string) canonical.Event {
 	e := canonical.Event{Status: &canonical.Status{State: state}}
 	if len(words) > 0 {
-		e.Status.Message = said(words[0])
+		e.Status.Message = answer(words[0])
 	}
 	return e
 }
@@ -87,20 +87,20 @@ func TestFolder_StreamWithoutInitialTask(t *testing.T) {
 		t.Errorf("after the answer the task is %+v", got)
 	}
 	var m stream.Folder
-	_ = m.Add(&canonical.Event{Turn: said("hello")}, at)
+	_ = m.Add(&canonical.Event{Turn: answer("hello")}, at)
 	if r := m.Result(); !m.Settled() || r.Turn == nil || m.Task() != nil {
 		t.Error("a message is the whole of its stream")
 	}
 }
 
 func TestFolder_Limits(t *testing.T) {
-	var parts, octets, artifacts stream.Folder
+	var parts, bytes, artifacts stream.Folder
 	many := canonical.Event{Artifact: &canonical.ArtifactUpdate{Artifact: canonical.Artifact{ID: "a", Parts: make([]canonical.Part, stream.MaxParts)}}}
 	large := canonical.Event{Artifact: &canonical.ArtifactUpdate{Artifact: canonical.Artifact{ID: "a", Parts: []canonical.Part{
 		{Kind: canonical.KindFile, Bytes: make([]byte, stream.MaxBytes)},
 	}}}}
 	one := artifact("b", false, false, "x")
-	for name, f := range map[string]*stream.Folder{"parts": &parts, "bytes": &octets} {
+	for name, f := range map[string]*stream.Folder{"parts": &parts, "bytes": &bytes} {
 		first := many
 		if name == "bytes" {
 			first = large
@@ -177,7 +177,7 @@ func TestShaper_TaskAsReply(t *testing.T) {
 	if len(got) != 0 || losses[0] != canonical.LossStatusUpdates {
 		t.Errorf("without a token: %+v, losing %v", got, losses)
 	}
-	result := &canonical.Result{Turn: said("x")}
+	result := &canonical.Result{Turn: answer("x")}
 	if events, reply := stream.NewShaper(shape).End(result); events != nil || reply != result {
 		t.Error("the reply of a stream with a reply is the reply")
 	}
@@ -226,18 +226,18 @@ func TestShaper_ReplyAsTask(t *testing.T) {
 	if last := failed[len(failed)-1]; last.Status == nil || last.Status.State != canonical.StateFailed || last.Status.Message.Parts[0].Text != "no" {
 		t.Errorf("a failure ends in %+v", last)
 	}
-	if asked, _ := stream.NewShaper(shape).End(&canonical.Result{Pending: &canonical.Pending{Inputs: []canonical.Input{{Key: "k"}}}}); len(asked) != 2 ||
-		asked[1].Status.State != canonical.StateInputRequired || asked[1].Inputs[0].Key != "k" {
-		t.Errorf("a question is told as %+v", asked)
+	if request, _ := stream.NewShaper(shape).End(&canonical.Result{Pending: &canonical.Pending{Inputs: []canonical.Input{{Key: "k"}}}}); len(request) != 2 ||
+		request[1].Status.State != canonical.StateInputRequired || request[1].Inputs[0].Key != "k" {
+		t.Errorf("a question is told as %+v", request)
 	}
-	for _, r := range []*canonical.Result{{Turn: said("hi")}, {Task: &canonical.Task{ID: "x"}}} {
+	for _, r := range []*canonical.Result{{Turn: answer("hi")}, {Task: &canonical.Task{ID: "x"}}} {
 		if events, _ := stream.NewShaper(shape).End(r); len(events) != 1 {
 			t.Errorf("%+v is told in %d events", r, len(events))
 		}
 	}
 	late := stream.NewShaper(shape)
 	_ = late.Begin()
-	if events, _ := late.End(&canonical.Result{Turn: said("hi")}); len(events) != 2 || events[0].Artifact == nil || events[1].Status.State != canonical.StateCompleted {
+	if events, _ := late.End(&canonical.Result{Turn: answer("hi")}); len(events) != 2 || events[0].Artifact == nil || events[1].Status.State != canonical.StateCompleted {
 		t.Errorf("what is said after a task has begun belongs to it: %+v", events)
 	}
 }
@@ -284,13 +284,13 @@ func TestFolder_SnapshotReplacesTheTask(t *testing.T) {
 // TestPlain_UndoesForms: an agent is answered in the way in which it asked.
 func TestPlain_UndoesForms(t *testing.T) {
 	t.Parallel()
-	asked := []canonical.Input{
+	request := []canonical.Input{
 		{Key: "reply", Mode: canonical.ModeText},
 		{Key: "age", Mode: canonical.ModeForm, Schema: json.RawMessage(`{"type":"object","properties":{"age":{"type":"integer"}}}`)},
 		{Key: "login", Mode: canonical.ModeURL, URL: "https://x.example"},
 	}
-	if got := stream.Plain(stream.Forms(asked)); !cmp.Equal(got, asked) {
-		t.Errorf("%+v came back as %+v", asked, got)
+	if got := stream.Plain(stream.Forms(request)); !cmp.Equal(got, request) {
+		t.Errorf("%+v came back as %+v", request, got)
 	}
 }
 

@@ -141,17 +141,17 @@ func say(m *canonical.Message, at string, turn canonical.Content, own canonical.
 		default:
 			return nil, nil, &canonical.Error{Code: canonical.CodeUnsupportedMedia, Message: "text and data only"}
 		}
-		losses = lost(losses, part.Media != "", canonical.LossMediaType, here+"/media")
-		losses = lost(losses, part.Name != "", canonical.LossMediaType, here+"/name")
-		losses = lost(losses, len(part.Extensions) > 0, canonical.LossMetadata, here+"/extensions")
+		losses = missing(losses, part.Media != "", canonical.LossMediaType, here+"/media")
+		losses = missing(losses, part.Name != "", canonical.LossMediaType, here+"/name")
+		losses = missing(losses, len(part.Extensions) > 0, canonical.LossMetadata, here+"/extensions")
 	}
 	if turn.ID != "" && m.Origin.Binding != toyBinding {
 		losses = append(losses, canonical.Loss{Code: canonical.LossIDs, Path: at + "/id", Fate: canonical.Carried})
 	}
-	losses = lost(losses, len(turn.ExtensionURIs) > 0, canonical.LossMetadata, at+"/extensionURIs")
-	losses = lost(losses, len(turn.Extensions) > 0, canonical.LossMetadata, at+"/extensions")
+	losses = missing(losses, len(turn.ExtensionURIs) > 0, canonical.LossMetadata, at+"/extensionURIs")
+	losses = missing(losses, len(turn.Extensions) > 0, canonical.LossMetadata, at+"/extensions")
 	for binding := range own {
-		losses = lost(losses, binding != toyBinding, canonical.LossExtension, "/body/extensions/"+string(binding))
+		losses = missing(losses, binding != toyBinding, canonical.LossExtension, "/body/extensions/"+string(binding))
 	}
 	slices.SortFunc(losses, func(a, b canonical.Loss) int { return slices.Compare([]byte(a.Path), []byte(b.Path)) })
 	return rawjson.NewBuilder().Optional("context", m.Conversation.ContextID).Optional("turn", turn.ID).
@@ -160,22 +160,22 @@ func say(m *canonical.Message, at string, turn canonical.Content, own canonical.
 
 func envelopeLosses(m *canonical.Message) []canonical.Loss {
 	var losses []canonical.Loss
-	losses = lost(losses, m.Correlation.MessageID != "", canonical.LossIDs, "/correlation/messageID")
-	losses = lost(losses, m.Conversation.TaskID != "", canonical.LossIDs, "/conversation/taskID")
-	losses = lost(losses, m.Preferences.NoWait, canonical.LossWait, "/preferences/noWait")
-	losses = lost(losses, !m.Deadline.IsZero(), canonical.LossDeadline, "/deadline")
-	losses = lost(losses, m.Trace.Parent != "", canonical.LossTrace, "/trace/parent")
-	return lost(losses, m.Body != nil && m.Phase == canonical.PhaseError && m.Conversation.ContextID != "", canonical.LossIDs, "/conversation/contextID")
+	losses = missing(losses, m.Correlation.MessageID != "", canonical.LossIDs, "/correlation/messageID")
+	losses = missing(losses, m.Conversation.TaskID != "", canonical.LossIDs, "/conversation/taskID")
+	losses = missing(losses, m.Preferences.NoWait, canonical.LossWait, "/preferences/noWait")
+	losses = missing(losses, !m.Deadline.IsZero(), canonical.LossDeadline, "/deadline")
+	losses = missing(losses, m.Trace.Parent != "", canonical.LossTrace, "/trace/parent")
+	return missing(losses, m.Body != nil && m.Phase == canonical.PhaseError && m.Conversation.ContextID != "", canonical.LossIDs, "/conversation/contextID")
 }
 
 func errorLosses(e canonical.Error) []canonical.Loss {
 	var losses []canonical.Loss
-	losses = lost(losses, e.RetryAfter != 0, canonical.LossErrorDetail, "/retryAfter")
-	losses = lost(losses, len(e.Details) > 0, canonical.LossErrorDetail, "/details")
-	return lost(losses, e.Native != nil, canonical.LossErrorDetail, "/native")
+	losses = missing(losses, e.RetryAfter != 0, canonical.LossErrorDetail, "/retryAfter")
+	losses = missing(losses, len(e.Details) > 0, canonical.LossErrorDetail, "/details")
+	return missing(losses, e.Native != nil, canonical.LossErrorDetail, "/native")
 }
 
-func lost(losses []canonical.Loss, is bool, code canonical.LossCode, path string) []canonical.Loss {
+func missing(losses []canonical.Loss, is bool, code canonical.LossCode, path string) []canonical.Loss {
 	if is {
 		return append(losses, canonical.Loss{Code: code, Path: path, Fate: canonical.Dropped})
 	}

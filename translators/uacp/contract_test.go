@@ -20,7 +20,7 @@ const (
 )
 
 // bytes writes a frame that must be one.
-func octets(f uacp.Frame) []byte {
+func content(f uacp.Frame) []byte {
 	data, err := f.Bytes()
 	if err != nil {
 		return nil
@@ -32,7 +32,7 @@ func octets(f uacp.Frame) []byte {
 func wires() map[string]translators.Wire {
 	out := map[string]translators.Wire{}
 	add := func(name string, re canonical.Op, f uacp.Frame) {
-		out[name] = translators.Wire{Binding: uacp.Binding, Version: uacp.Profile, Media: uacp.Media, Re: re, Body: octets(f)}
+		out[name] = translators.Wire{Binding: uacp.Binding, Version: uacp.Profile, Media: uacp.Media, Re: re, Body: content(f)}
 	}
 	ask := func(name, topic, kind, payload string, more ...uacp.Option) {
 		options := append([]uacp.Option{option(uacp.OptTopic, topic)}, more...)
@@ -112,9 +112,9 @@ func wires() map[string]translators.Wire {
 	event("end with an error", uacp.Observe, 0x80, typeText, "no more")
 	event("status", uacp.Tell, 0, typeJSON, `{"body":"reading","aepb":{"event":"status","kind":"task","state":"working","state_message":{"role":"agent","parts":[{"kind":"text","text":"reading"}]},"artifacts":null}}`)
 	event("task that is told of", uacp.Tell, 0, typeText, "on its way")
-	told := out["task that is told of"]
-	told.Re = canonical.OpTaskSubscribe
-	out["task that is told of"] = told
+	notified := out["task that is told of"]
+	notified.Re = canonical.OpTaskSubscribe
+	out["task that is told of"] = notified
 	ask("task", uacp.TopicTaskGet, typeJSON, `{"id":"t-1"}`)
 	ask("task, and more about it", uacp.TopicTaskGet, typeJSON, `{"id":"t-1","historyLength":2}`)
 	ask("task, enveloped", uacp.TopicTaskGet, typeJSON, `{"body":{"id":"t-1"},"aepb":{"sender":"spiffe://x/y"}}`)
@@ -171,7 +171,7 @@ func malformed() [][]byte {
 		{0x01, 0, 0, 0, 0x2a, 0, 0, 1}, // the other uACP
 		{0x64, 0, 0, 0, 0xa8, 8, 0, 0}, // two options, and none there
 		{0x64, 0, 0, 0, 0xa8, 0, 0, 1}, // unused bits
-		octets(uacp.Frame{Verb: uacp.Ask, Options: []uacp.Option{option(uacp.OptTopic, uacp.TopicSend), option(uacp.OptContentType, typeJSON)}, Payload: []byte(`{"a":1,"a":2}`)}),
+		content(uacp.Frame{Verb: uacp.Ask, Options: []uacp.Option{option(uacp.OptTopic, uacp.TopicSend), option(uacp.OptContentType, typeJSON)}, Payload: []byte(`{"a":1,"a":2}`)}),
 	}
 }
 
@@ -239,8 +239,8 @@ func TestTranslator_BetweenForms(t *testing.T) {
 					t.Fatalf("%s to %s: %v", from, to, err)
 				}
 			}
-			said, ok := m.Body.(*canonical.Invoke)
-			if !ok || len(said.Turn.Parts) != 1 || said.Turn.Parts[0].Text != part.Text || string(said.Turn.Parts[0].Data) != string(part.Data) {
+			answer, ok := m.Body.(*canonical.Invoke)
+			if !ok || len(answer.Turn.Parts) != 1 || answer.Turn.Parts[0].Text != part.Text || string(answer.Turn.Parts[0].Data) != string(part.Data) {
 				t.Errorf("%s to %s and back: %+v", from, to, m.Body)
 			}
 		}

@@ -9,7 +9,7 @@ import (
 
 // happened is what is told while work goes on, born in another protocol.
 func happened() map[string]*canonical.Message {
-	said := &canonical.Content{ID: "m-2", Role: canonical.RoleAgent, Parts: []canonical.Part{{Kind: canonical.KindText, Text: "said that"}}}
+	answer := &canonical.Content{ID: "m-2", Role: canonical.RoleAgent, Parts: []canonical.Part{{Kind: canonical.KindText, Text: "said that"}}}
 	parts := []canonical.Part{
 		{Kind: canonical.KindText, Text: "one"},
 		{Kind: canonical.KindData, Data: json.RawMessage(`{"a":[1.50,null]}`), Media: "application/json"},
@@ -23,9 +23,9 @@ func happened() map[string]*canonical.Message {
 		}
 	}
 	for _, state := range []canonical.State{canonical.StateSubmitted, canonical.StateWorking, canonical.StateCompleted, canonical.StateFailed} {
-		status := canonical.Status{State: state, Message: said, At: time.Date(2026, 7, 28, 1, 2, 3, 0, time.UTC)}
+		status := canonical.Status{State: state, Message: answer, At: time.Date(2026, 7, 28, 1, 2, 3, 0, time.UTC)}
 		add("task "+string(state), &canonical.Event{Task: &canonical.Task{
-			ID: "t-1", ContextID: "c-1", Status: status, History: []canonical.Content{*said},
+			ID: "t-1", ContextID: "c-1", Status: status, History: []canonical.Content{*answer},
 			Artifacts:  []canonical.Artifact{{ID: "a-1", Name: "first", Description: "d", Parts: parts}},
 			Extensions: canonical.Extensions{"a2a-v1": json.RawMessage(`{"metadata":{"t":1}}`)},
 		}})
@@ -35,14 +35,14 @@ func happened() map[string]*canonical.Message {
 		add("bare status "+string(state), &canonical.Event{Status: &canonical.Status{State: state}})
 	}
 	add("question", &canonical.Event{
-		Status: &canonical.Status{State: canonical.StateInputRequired, Message: said},
+		Status: &canonical.Status{State: canonical.StateInputRequired, Message: answer},
 		Inputs: []canonical.Input{{Key: "colour-key", Mode: canonical.ModeForm, Schema: json.RawMessage(`{"type":"object"}`)}},
 	})
-	add("turn", &canonical.Event{Turn: said})
+	add("turn", &canonical.Event{Turn: answer})
 	add("artifact", &canonical.Event{Artifact: &canonical.ArtifactUpdate{Last: true, Artifact: canonical.Artifact{
 		ID: "a-1", Name: "first", Description: "d", Parts: parts, Extensions: canonical.Extensions{"a2a-v1": json.RawMessage(`{"metadata":{"a":1}}`)},
 	}}})
-	add("piece", &canonical.Event{Artifact: &canonical.ArtifactUpdate{Append: true, Artifact: canonical.Artifact{ID: "a-1", Parts: said.Parts}}})
+	add("piece", &canonical.Event{Artifact: &canonical.ArtifactUpdate{Append: true, Artifact: canonical.Artifact{ID: "a-1", Parts: answer.Parts}}})
 	add("progress", &canonical.Event{Progress: &canonical.Progress{Value: json.RawMessage("1"), Message: "half of it"}})
 	return out
 }

@@ -14,7 +14,7 @@ import (
 
 // outcome names what Decode did: malformed, too large, a code, or ok.
 func outcome(err error) string {
-	var said *canonical.Error
+	var answer *canonical.Error
 	switch {
 	case err == nil:
 		return "ok"
@@ -22,8 +22,8 @@ func outcome(err error) string {
 		return "too large"
 	case errors.Is(err, translators.ErrMalformed):
 		return "malformed"
-	case errors.As(err, &said):
-		return string(said.Code)
+	case errors.As(err, &answer):
+		return string(answer.Code)
 	default:
 		return err.Error()
 	}
@@ -158,7 +158,7 @@ func TestDecode_Refuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			if tc.raw == nil {
-				tc.raw = octets(tc.frame)
+				tc.raw = content(tc.frame)
 			}
 			m, err := uacp.New(translators.Config{}).Decode(translators.Wire{Body: tc.raw, Re: tc.re, Event: tc.event})
 			if got := outcome(err); got != tc.want {
@@ -226,7 +226,7 @@ func TestDecode_EnvelopeThatContradictsTheBody(t *testing.T) {
 	} {
 		f := ask(uacp.TopicSend, typeJSON, `{"body":"pay 5","aepb":`+object+`}`)
 		tr := uacp.New(translators.Config{})
-		m, err := tr.Decode(translators.Wire{Body: octets(f)})
+		m, err := tr.Decode(translators.Wire{Body: content(f)})
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -236,7 +236,7 @@ func TestDecode_EnvelopeThatContradictsTheBody(t *testing.T) {
 			t.Errorf("%s: got %+v", name, invoke)
 		}
 		home, _, err := tr.Encode(m, translators.Target{})
-		if err != nil || string(home.Body) != string(octets(f)) {
+		if err != nil || string(home.Body) != string(content(f)) {
 			t.Errorf("%s: came home as %q %v", name, home.Body, err)
 		}
 	}

@@ -34,8 +34,8 @@ func frameWith(t *testing.T, payload string, values ...[]byte) []byte {
 	return out
 }
 
-// idOctets are those of jti.
-func idOctets() []byte {
+// idBytes are those of jti.
+func idBytes() []byte {
 	return []byte{0x6f, 0x1f, 0x8f, 0x3c, 0x9a, 0x37, 0x4b, 0x6e, 0x9c, 0x55, 0x0a, 0x4a, 0x0b, 0x7b, 0x7f, 0x10}
 }
 
@@ -50,12 +50,12 @@ func TestParent_InEnvelopeOrOption(t *testing.T) {
 		bad   bool
 	}{
 		"in the envelope":           {frameWith(t, `{"body":"x","aepb":{"parent_jti":"`+jti+`"}}`), jti, false},
-		"in the option":             {frameWith(t, `"x"`, idOctets()), jti, false},
-		"in both":                   {frameWith(t, `{"body":"x","aepb":{"parent_jti":"`+jti+`"}}`, idOctets()), jti, false},
-		"in both, and not the same": {frameWith(t, `{"body":"x","aepb":{"parent_jti":"`+other+`"}}`, idOctets()), other + "," + jti, false},
+		"in the option":             {frameWith(t, `"x"`, idBytes()), jti, false},
+		"in both":                   {frameWith(t, `{"body":"x","aepb":{"parent_jti":"`+jti+`"}}`, idBytes()), jti, false},
+		"in both, and not the same": {frameWith(t, `{"body":"x","aepb":{"parent_jti":"`+other+`"}}`, idBytes()), other + "," + jti, false},
 		"nowhere":                   {frameWith(t, `{"body":"x","aepb":{}}`), "", false},
 		"bare, what looks like it":  {frameWith(t, `{"parent_jti":"`+jti+`"}`), "", false},
-		"an option of eight":        {frameWith(t, `"x"`, idOctets()[:8]), "", false},
+		"an option of eight":        {frameWith(t, `"x"`, idBytes()[:8]), "", false},
 		"a number":                  {frameWith(t, `{"body":"x","aepb":{"parent_jti":1}}`), "", true},
 	} {
 		got, err := tr.Parent(c.frame)
@@ -66,8 +66,8 @@ func TestParent_InEnvelopeOrOption(t *testing.T) {
 		if (err != nil) != c.bad {
 			t.Errorf("%s: read with %v", name, err)
 		}
-		kept := strings.Contains(string(m.Extensions[uacp.Binding]), "6f1f8f3c9a374b6e")
-		if kept != (name == "an option of eight") || strings.Contains(string(m.Extensions[uacp.Binding]), "parent_jti") {
+		stored := strings.Contains(string(m.Extensions[uacp.Binding]), "6f1f8f3c9a374b6e")
+		if stored != (name == "an option of eight") || strings.Contains(string(m.Extensions[uacp.Binding]), "parent_jti") {
 			t.Errorf("%s: what it came of is part of what it says: %s", name, m.Extensions[uacp.Binding])
 		}
 	}
@@ -114,7 +114,7 @@ func TestEncode_TaggedNamesTheToken(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := f.Option(uacp.OptParent); (got != nil) != c.named || c.named && !bytes.Equal(got, idOctets()) {
+		if got := f.Option(uacp.OptParent); (got != nil) != c.named || c.named && !bytes.Equal(got, idBytes()) {
 			t.Errorf("%s: the option is %x", name, got)
 		}
 		f.Options = slices.DeleteFunc(f.Options, func(o uacp.Option) bool { return o.Type == uacp.OptParent })

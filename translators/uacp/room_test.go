@@ -18,10 +18,10 @@ func TestEncode_LongMessageNamesItsEvidence(t *testing.T) {
 	t.Parallel()
 	tr := uacp.New(translators.Config{})
 	for name, tc := range map[string]struct {
-		octets int
-		form   string
-		token  string
-		names  bool
+		bytes int
+		form  string
+		token string
+		names bool
 	}{
 		"short":               {4 << 10, uacp.FormEnveloped, jti, false},
 		"long":                {9 << 10, uacp.FormEnveloped, jti, true},
@@ -30,7 +30,7 @@ func TestEncode_LongMessageNamesItsEvidence(t *testing.T) {
 	} {
 		m := &canonical.Message{
 			Op: canonical.OpInvoke, Phase: canonical.PhaseRequest, Correlation: canonical.Correlation{WireID: []byte("7")},
-			Body: &canonical.Invoke{Turn: canonical.Content{Role: canonical.RoleCaller, Parts: []canonical.Part{{Kind: canonical.KindText, Text: strings.Repeat("x", tc.octets)}}}},
+			Body: &canonical.Invoke{Turn: canonical.Content{Role: canonical.RoleCaller, Parts: []canonical.Part{{Kind: canonical.KindText, Text: strings.Repeat("x", tc.bytes)}}}},
 		}
 		target := translators.Target{Form: tc.form}
 		plain, _, err := tr.Encode(m, target)
@@ -84,7 +84,7 @@ func TestStatus_TooLarge(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if said, ok := back.Body.(*canonical.Error); !ok || said.Code != canonical.CodeInternal || len(said.Details) != 2 {
+		if answer, ok := back.Body.(*canonical.Error); !ok || answer.Code != canonical.CodeInternal || len(answer.Details) != 2 {
 			t.Errorf("%s: came back as %+v", kind, back.Body)
 		}
 	}

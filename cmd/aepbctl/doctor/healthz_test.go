@@ -70,8 +70,8 @@ func TestHealthz_SaysWhetherAGatewayIsReady(t *testing.T) {
 		}
 	}
 	_, stdout, _ := healthz(t, "-o", "json", ready.URL)
-	var said struct{ Status string }
-	if err := json.Unmarshal([]byte(stdout), &said); err != nil || said.Status != "ready" {
+	var answer struct{ Status string }
+	if err := json.Unmarshal([]byte(stdout), &answer); err != nil || answer.Status != "ready" {
 		t.Errorf("as JSON: %v in %q", err, stdout)
 	}
 }

@@ -171,10 +171,10 @@ func TestWIMSE_MessageSignaturesAreNoCredential(t *testing.T) {
 // publicOf derives the issuer's key, which the vector gives as a seed.
 func publicOf(t *testing.T, seed string) string {
 	t.Helper()
-	octets, err := jose.Decode(seed, "seed")
+	bytes, err := jose.Decode(seed, "seed")
 	if err != nil {
 		t.Fatal(err)
 	}
-	public, _ := ed25519.NewKeyFromSeed(octets).Public().(ed25519.PublicKey)
+	public, _ := ed25519.NewKeyFromSeed(bytes).Public().(ed25519.PublicKey)
 	return base64.RawURLEncoding.EncodeToString(public)
 }

@@ -59,7 +59,7 @@ func (r raw) String() string {
 	return "{" + strings.Join(members, ",") + "}"
 }
 
-func encode(octets []byte) string { return base64.RawURLEncoding.EncodeToString(octets) }
+func encode(bytes []byte) string { return base64.RawURLEncoding.EncodeToString(bytes) }
 
 // mint signs any header and payload. key nil: no signature.
 func mint(tb testing.TB, key crypto.Signer, header, payload string) string {

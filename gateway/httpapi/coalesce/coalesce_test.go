@@ -42,8 +42,8 @@ func (c countingConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// holding is a server that lets answers leave whole, and its count of writes.
-func holding(t *testing.T, handler http.HandlerFunc) (*httptest.Server, *atomic.Int64) {
+// waiting is a server that lets answers leave whole, and its count of writes.
+func waiting(t *testing.T, handler http.HandlerFunc) (*httptest.Server, *atomic.Int64) {
 	t.Helper()
 	writes := &atomic.Int64{}
 	s := httptest.NewUnstartedServer(coalesce.Handler(handler))
@@ -94,11 +94,11 @@ func summary(r *http.Response, body []byte) string {
 }
 
 // answering answers with so many bytes of evidence and body.
-func answering(evidence, body int, said bool) http.HandlerFunc {
+func answering(evidence, body int, reported bool) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		w.Header().Set("Execution-Context", strings.Repeat("e", evidence))
-		if said {
+		if reported {
 			w.Header().Set("Content-Length", strconv.Itoa(body))
 		}
 		if body == 0 {
@@ -124,7 +124,7 @@ func TestResponse_SentInOneWrite(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s, writes := holding(t, c.handler)
+			s, writes := waiting(t, c.handler)
 			client := plain(t, s)
 			for range 3 {
 				before := writes.Load()
@@ -148,14 +148,14 @@ func TestResponse_SentInOneWrite(t *testing.T) {
 // A stream is not held back, and one that breaks off is not whole.
 func TestStream_IsNotBuffered(t *testing.T) {
 	t.Parallel()
-	heard := make(chan struct{})
-	s, _ := holding(t, func(w http.ResponseWriter, _ *http.Request) {
+	received := make(chan struct{})
+	s, _ := waiting(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Length", "12")
 		for i, word := range []string{"first,", "second"} {
 			_, _ = io.WriteString(w, word)
 			if i == 0 {
 				_ = http.NewResponseController(w).Flush()
-				<-heard
+				<-received
 			}
 		}
 	})
@@ -168,7 +168,7 @@ func TestStream_IsNotBuffered(t *testing.T) {
 	if _, err := io.ReadFull(response.Body, first); err != nil || string(first) != "first," {
 		t.Fatalf("%s, %v", first, err)
 	}
-	close(heard)
+	close(received)
 	if rest, err := io.ReadAll(response.Body); err != nil || string(rest) != "second" {
 		t.Errorf("%s, %v", rest, err)
 	}
@@ -176,7 +176,7 @@ func TestStream_IsNotBuffered(t *testing.T) {
 
 func TestResponse_AbortedIsNotComplete(t *testing.T) {
 	t.Parallel()
-	s, _ := holding(t, func(w http.ResponseWriter, _ *http.Request) {
+	s, _ := waiting(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Length", "12")
 		_, _ = io.WriteString(w, "half a")
 		panic(http.ErrAbortHandler)
@@ -195,7 +195,7 @@ func TestResponse_AbortedIsNotComplete(t *testing.T) {
 // Who takes the connection over has it as it is.
 func TestHijack_ConnectionUnchanged(t *testing.T) {
 	t.Parallel()
-	s, _ := holding(t, func(w http.ResponseWriter, _ *http.Request) {
+	s, _ := waiting(t, func(w http.ResponseWriter, _ *http.Request) {
 		conn, _, err := http.NewResponseController(w).Hijack()
 		if err != nil {
 			t.Error(err)
@@ -219,11 +219,11 @@ func TestHijack_ConnectionUnchanged(t *testing.T) {
 // complete.
 func TestResponse_BufferIsBounded(t *testing.T) {
 	t.Parallel()
-	heard := make(chan struct{})
-	s, _ := holding(t, func(w http.ResponseWriter, _ *http.Request) {
+	received := make(chan struct{})
+	s, _ := waiting(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Length", strconv.Itoa(64<<10))
 		_, _ = w.Write(bytes.Repeat([]byte("b"), 48<<10))
-		<-heard
+		<-received
 		_, _ = w.Write(bytes.Repeat([]byte("b"), 16<<10))
 	})
 	response, err := plain(t, s).Post(s.URL, "", nil) //nolint:noctx // a test
@@ -232,7 +232,7 @@ func TestResponse_BufferIsBounded(t *testing.T) {
 	}
 	defer func() { _ = response.Body.Close() }()
 	_, err = io.ReadFull(response.Body, make([]byte, 40<<10))
-	close(heard)
+	close(received)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -245,7 +245,7 @@ func TestResponse_BufferIsBounded(t *testing.T) {
 func TestInformational_IsNotBuffered(t *testing.T) {
 	t.Parallel()
 	hinted := make(chan struct{})
-	s, _ := holding(t, func(w http.ResponseWriter, _ *http.Request) {
+	s, _ := waiting(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Length", "2")
 		w.WriteHeader(http.StatusEarlyHints)
 		<-hinted

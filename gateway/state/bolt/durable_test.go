@@ -129,8 +129,8 @@ func TestUncleanEnd_EarlierUnknownUsesRefused(t *testing.T) {
 		wantClaim(t, s, 1, time.Now(), ect.ReplayFresh)
 		put(t, s, 1)
 		flush(t, s)
-		lost := time.Now()
-		wantClaim(t, s, 2, lost, ect.ReplayFresh)
+		losses := time.Now()
+		wantClaim(t, s, 2, losses, ect.ReplayFresh)
 		time.Sleep(100 * time.Millisecond)
 		path = powerCut(t, path)
 		time.Sleep(time.Minute + time.Millisecond)
@@ -143,14 +143,14 @@ func TestUncleanEnd_EarlierUnknownUsesRefused(t *testing.T) {
 		if !has(t, s, 1) {
 			t.Error("what was flushed is lost")
 		}
-		wantClaim(t, s, 1, lost, ect.ReplaySame)
-		found, err := s.Claim(t.Context(), replayKey(2), use(lost))
+		wantClaim(t, s, 1, losses, ect.ReplaySame)
+		found, err := s.Claim(t.Context(), replayKey(2), use(losses))
 		later := (*state.UnavailableError)(nil)
 		if wait := time.Until(start.Truncate(time.Second).Add(time.Second)); found != ect.ReplayUnknown || !errors.As(err, &later) || later.RetryAfter != wait || later.Lacks != state.LacksReplay {
 			t.Errorf("in the second of the start: %v, %v, want to come again after %v", found, err, wait)
 		}
 		time.Sleep(time.Second)
-		wantClaim(t, s, 2, lost, ect.ReplayUnknown)
+		wantClaim(t, s, 2, losses, ect.ReplayUnknown)
 		wantClaim(t, s, 3, start.Truncate(time.Second), ect.ReplayUnknown) // whole seconds, as in iat
 		wantClaim(t, s, 4, start.Truncate(time.Second).Add(time.Second), ect.ReplayFresh)
 		time.Sleep(time.Minute)
@@ -160,7 +160,7 @@ func TestUncleanEnd_EarlierUnknownUsesRefused(t *testing.T) {
 		if s.Unclean() || !s.Epoch().Equal(start) {
 			t.Errorf("unclean %v, epoch %v, want %v", s.Unclean(), s.Epoch(), start)
 		}
-		wantClaim(t, s, 2, lost, ect.ReplayUnknown)
+		wantClaim(t, s, 2, losses, ect.ReplayUnknown)
 	})
 }
 

@@ -30,12 +30,12 @@ func TestAttack_RedisContentMakesMembers(t *testing.T) {
 			s := open(t, config)
 			const owner, mallory = "spiffe://a.test/owner", "spiffe://a.test/mallory"
 			root := ect.Record{Compact: "h.p.root", ID: "root", Workflow: "w", Issuer: owner, Until: time.Now().Add(time.Hour)}
-			leg := ect.Record{
+			direction := ect.Record{
 				Compact: "h.p.leg", ID: "leg", Workflow: "w", Issuer: "spiffe://a.test/gateway", Parents: []ect.ID{"root"},
 				Members: []ect.Identity{"spiffe://a.test/agent"}, Until: time.Now().Add(time.Hour), Own: true,
 			}
 			moved := ect.Record{Compact: "h.p.moved", ID: "elsewhere", Workflow: "v", Issuer: mallory, Until: time.Now().Add(time.Hour)}
-			for _, r := range []ect.Record{root, leg, moved} {
+			for _, r := range []ect.Record{root, direction, moved} {
 				if err := s.Put(t.Context(), r); err != nil {
 					t.Fatal(err)
 				}
@@ -60,7 +60,7 @@ func TestAttack_RedisContentMakesMembers(t *testing.T) {
 			if (s.Ignored() > 0) == believed {
 				t.Errorf("%d were ignored", s.Ignored())
 			}
-			if other := open(t, config); other.Put(t.Context(), leg) != nil {
+			if other := open(t, config); other.Put(t.Context(), direction) != nil {
 				t.Error("another replica cannot put the record again")
 			}
 		})

@@ -165,14 +165,14 @@ func TestConversations_SharePerOwner(t *testing.T) {
 	for n := range 20 {
 		s.Remember(t.Context(), "flooder\x00agent\x00"+strconv.Itoa(n), "w", "1")
 	}
-	kept := 0
+	stored := 0
 	for n := range 20 {
 		if _, _, ok, _ := s.Last(t.Context(), "flooder\x00agent\x00"+strconv.Itoa(n)); ok {
-			kept++
+			stored++
 		}
 	}
-	if _, _, ok, err := s.Last(t.Context(), "victim\x00agent\x00c"); !ok || err != nil || kept != 4 {
-		t.Errorf("the victim's is known: %v, %v; of the flooder's there are %d", ok, err, kept)
+	if _, _, ok, err := s.Last(t.Context(), "victim\x00agent\x00c"); !ok || err != nil || stored != 4 {
+		t.Errorf("the victim's is known: %v, %v; of the flooder's there are %d", ok, err, stored)
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)

@@ -77,11 +77,11 @@ func claim(s *redis.Store, id string, issued time.Time) (ect.ReplayState, error)
 // writer counts up one entry until it is told to stop: what it says was
 // acknowledged may not be lost.
 type writer struct {
-	store *redis.Store
-	stop  chan struct{}
-	group sync.WaitGroup
-	said  atomic.Int64 // highest number acknowledged
-	fails int
+	store  *redis.Store
+	stop   chan struct{}
+	group  sync.WaitGroup
+	answer atomic.Int64 // highest number acknowledged
+	fails  int
 }
 
 func write(t *testing.T, s *redis.Store, id string) *writer {
@@ -113,21 +113,21 @@ func (w *writer) once(id string, n int) {
 		w.fails++
 		return
 	}
-	w.said.Store(int64(n))
+	w.answer.Store(int64(n))
 }
 
 // end stops the writer, and gives what it was told last.
-func (w *writer) end() (said, fails int) {
+func (w *writer) end() (reported, fails int) {
 	close(w.stop)
 	w.group.Wait()
-	return int(w.said.Load()), w.fails
+	return int(w.answer.Load()), w.fails
 }
 
-func wantCount(t *testing.T, s *redis.Store, id string, said int) {
+func wantCount(t *testing.T, s *redis.Store, id string, reported int) {
 	t.Helper()
 	got, ok, err := s.Entries().Get(t.Context(), entryKey(id))
-	if at, _ := strconv.Atoi(string(got.Value)); err != nil || !ok || at < said {
-		t.Errorf("stands at %q, %v, %v; %d was acknowledged", got.Value, ok, err, said)
+	if at, _ := strconv.Atoi(string(got.Value)); err != nil || !ok || at < reported {
+		t.Errorf("stands at %q, %v, %v; %d was acknowledged", got.Value, ok, err, reported)
 	}
 }
 
@@ -141,18 +141,18 @@ func TestRedis_RestartKeepsData(t *testing.T) {
 		t.Fatal(got, err)
 	}
 	w := write(t, s, "1")
-	eventually(t, soon, "something is acknowledged", func() bool { return w.said.Load() > 0 })
+	eventually(t, soon, "something is acknowledged", func() bool { return w.answer.Load() > 0 })
 	server.kill()
 	eventually(t, soon, "it is noticed", func() bool { return s.Failing() != nil })
 	wantUnavailable(t, soon, func() error { return swapOne(s, "2") })
 	wantUnavailable(t, soon, func() error { _, err := claim(s, "x", hence()); return err })
 	server.start()
 	eventually(t, 10*time.Second, "it recovers by itself", func() bool { return swapOne(s, "2") == nil })
-	said, fails := w.end()
-	if said == 0 || fails == 0 {
-		t.Errorf("%d writes, %d failures: nothing was tried", said, fails)
+	reported, fails := w.end()
+	if reported == 0 || fails == 0 {
+		t.Errorf("%d writes, %d failures: nothing was tried", reported, fails)
 	}
-	wantCount(t, s, "1", said)
+	wantCount(t, s, "1", reported)
 	if s.Failing() != nil {
 		t.Error(s.Failing())
 	}
@@ -210,7 +210,7 @@ func TestFailover_Cluster(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 30*time.Second, "something is acknowledged", func() bool { return w.said.Load() > 0 })
+	eventually(t, 30*time.Second, "something is acknowledged", func() bool { return w.answer.Load() > 0 })
 	var group sync.WaitGroup
 	group.Go(func() {
 		_, _, err := s.Entries().Await(t.Context(), entryKey("2"), got.Revision)
@@ -221,11 +221,11 @@ func TestFailover_Cluster(t *testing.T) {
 	master.kill()
 	eventually(t, soon, "it is noticed", func() bool { return s.Failing() != nil })
 	eventually(t, 30*time.Second, "the replica takes over", func() bool { return s.Failing() == nil })
-	said, _ := w.end()
-	if said == 0 {
+	reported, _ := w.end()
+	if reported == 0 {
 		t.Error("nothing was acknowledged")
 	}
-	wantCount(t, s, "1", said)
+	wantCount(t, s, "1", reported)
 	master.start()
 	eventually(t, 30*time.Second, "entries are confirmed again", func() bool { return swapOne(s, "2") == nil })
 	select {

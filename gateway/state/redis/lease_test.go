@@ -158,17 +158,17 @@ func noReplicaStarves(t *testing.T, config redis.Config) (measured bool) {
 	}
 	group.Wait()
 	seconds := time.Since(began).Seconds()
-	lost := stalled
+	missing := stalled
 	for _, one := range failed {
 		if one.failed.Load() > 0 {
 			return false
 		}
-		lost = max(lost, time.Duration(one.slow.Load()))
+		missing = max(missing, time.Duration(one.slow.Load()))
 	}
 	total := got[0] + got[1] + got[2]
-	most, least := perSecond*seconds+burst+replicas*batch, 0.95*perSecond*(seconds-lost.Seconds())
+	most, least := perSecond*seconds+burst+replicas*batch, 0.95*perSecond*(seconds-missing.Seconds())
 	if total > most || total < least {
-		t.Errorf("%v admitted in %.2f s, of which the machine took %s: want at most %.0f and at least %.0f", total, seconds, lost, most, least)
+		t.Errorf("%v admitted in %.2f s, of which the machine took %s: want at most %.0f and at least %.0f", total, seconds, missing, most, least)
 	}
 	for _, one := range got {
 		if fair := total / replicas; one < fair*0.8 || one > fair*1.2 {

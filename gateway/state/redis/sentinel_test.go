@@ -55,13 +55,13 @@ func TestFailover_Sentinel(t *testing.T) {
 	})
 	s := open(t, redis.Config{Addresses: []string{watcher.address}, Master: "m", Wait: 1})
 	w := write(t, s, "1")
-	eventually(t, 5*time.Second, "writes", func() bool { return swapOne(s, "2") == nil && w.said.Load() > 0 })
+	eventually(t, 5*time.Second, "writes", func() bool { return swapOne(s, "2") == nil && w.answer.Load() > 0 })
 	master.kill()
 	eventually(t, 5*time.Second, "it is noticed", func() bool { return s.Failing() != nil })
 	eventually(t, 30*time.Second, "the replica takes over", func() bool { return s.Failing() == nil })
-	said, _ := w.end()
-	if said == 0 {
+	reported, _ := w.end()
+	if reported == 0 {
 		t.Error("nothing was acknowledged")
 	}
-	wantCount(t, s, "1", said)
+	wantCount(t, s, "1", reported)
 }

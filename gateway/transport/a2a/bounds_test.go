@@ -44,7 +44,7 @@ func bounded(t *testing.T, r transport.Handler) *grpc.ClientConn {
 
 // constant answers every call alike, and remembers none.
 type constant struct {
-	road
+	fakeHandler
 	answer transport.Answer
 }
 
@@ -111,8 +111,8 @@ func TestAttack_UnfinishedRequestsOverGRPCTakeMemory(t *testing.T) {
 func TestAttack_StreamsOverGRPCThatAreNotRead(t *testing.T) {
 	t.Parallel()
 	large := transport.Event{Wire: translators.Wire{Body: make([]byte, 400<<10)}}
-	events := &told{events: []transport.Event{large, large, large, large}, asked: make(chan struct{}, 16), closed: make(chan struct{})}
-	conn := bounded(t, &road{answer: transporttest.Stream(events)})
+	events := &notified{events: []transport.Event{large, large, large, large}, requested: make(chan struct{}, 16), closed: make(chan struct{})}
+	conn := bounded(t, &fakeHandler{answer: transporttest.Stream(events)})
 	stream := begin(as(t, "mallory"), t, conn, "SendStreamingMessage")
 	select {
 	case <-events.closed:

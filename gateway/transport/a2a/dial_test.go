@@ -333,16 +333,16 @@ func TestDescribe_FindsCardAndInterface(t *testing.T) {
 
 func TestDescribe_Failures(t *testing.T) {
 	t.Parallel()
-	asked := 0
+	requests := 0
 	d, e, _ := serve(t, func(w http.ResponseWriter, _ *http.Request) {
-		asked++
+		requests++
 		w.Header().Set("Content-Type", form.Media)
-		_, _ = io.WriteString(w, []string{`{"name":`, `{"name":"n","url":"https://x","protocolVersion":"0.2.0","skills":[]}`}[(asked-1)%2])
+		_, _ = io.WriteString(w, []string{`{"name":`, `{"name":"n","url":"https://x","protocolVersion":"0.2.0","skills":[]}`}[(requests-1)%2])
 	})
 	e.URL += "/rpc"
 	var bad *transport.BadReplyError
-	if _, _, err := d.Describe(t.Context(), e); !errors.As(err, &bad) || asked != 4 {
-		t.Errorf("broken cards: %v after %d", err, asked)
+	if _, _, err := d.Describe(t.Context(), e); !errors.As(err, &bad) || requests != 4 {
+		t.Errorf("broken cards: %v after %d", err, requests)
 	}
 	calls := 0
 	count := counter{&calls}

@@ -28,7 +28,7 @@ import (
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
 
-// listening serves a road over gRPC until the test ends, and connects to it.
+// listening serves a fakeHandler over gRPC until the test ends, and connects to it.
 func overTLS(t *testing.T, r transport.Handler, edit func(*ListenerDeps)) *grpc.ClientConn {
 	t.Helper()
 	borrowed := httptest.NewTLSServer(http.NotFoundHandler()) // for its certificate
@@ -92,22 +92,22 @@ func begin(ctx context.Context, t *testing.T, conn *grpc.ClientConn, method stri
 	return stream
 }
 
-// told are the events that a road tells.
-type told struct {
-	events []transport.Event
-	err    error // after them; nil: io.EOF
-	asked  chan struct{}
-	closed chan struct{}
+// notified are the events that a fakeHandler tells.
+type notified struct {
+	events    []transport.Event
+	err       error // after them; nil: io.EOF
+	requested chan struct{}
+	closed    chan struct{}
 }
 
-func (e *told) Next(ctx context.Context) (transport.Event, error) {
+func (e *notified) Next(ctx context.Context) (transport.Event, error) {
 	if len(e.events) > 0 {
 		next := e.events[0]
 		e.events = e.events[1:]
 		return next, nil
 	}
-	if e.asked != nil {
-		close(e.asked)
+	if e.requested != nil {
+		close(e.requested)
 		<-ctx.Done()
 		return transport.Event{}, ctx.Err()
 	}
@@ -117,11 +117,11 @@ func (e *told) Next(ctx context.Context) (transport.Event, error) {
 	return transport.Event{}, io.EOF
 }
 
-func (e *told) Close() error { close(e.closed); return nil }
+func (e *notified) Close() error { close(e.closed); return nil }
 
 func TestListener_UnaryCall(t *testing.T) {
 	t.Parallel()
-	r := &road{answer: transporttest.Answer(translators.Wire{Body: []byte("answer"), Header: http.Header{"A2a-Version": {"1.0"}}}, "a.b.c", "d.e.f")}
+	r := &fakeHandler{answer: transporttest.Answer(translators.Wire{Body: []byte("answer"), Header: http.Header{"A2a-Version": {"1.0"}}}, "a.b.c", "d.e.f")}
 	conn := overTLS(t, r, nil)
 	ctx := metadata.AppendToOutgoingContext(t.Context(), "traceparent", "00-1", "a2a-extensions", "urn:x")
 	stream := begin(ctx, t, conn, "SendMessage")
@@ -145,20 +145,20 @@ func TestListener_Stream(t *testing.T) {
 	one := transport.Event{Wire: translators.Wire{Body: []byte("one"), Event: true}}
 	last := transport.Event{Evidence: []string{"a.b.c"}}
 	for name, c := range map[string]struct {
-		events *told
+		events *notified
 		want   codes.Code
 		token  bool
 	}{
-		"to its end":      {&told{events: []transport.Event{one, last}}, codes.OK, true},
-		"that breaks off": {&told{events: []transport.Event{one}, err: &transport.UnreachableError{Agent: "bob", Err: errors.New("x")}}, codes.Unavailable, false},
-		"that fails": {&told{events: []transport.Event{one, {Wire: translators.Wire{
+		"to its end":      {&notified{events: []transport.Event{one, last}}, codes.OK, true},
+		"that breaks off": {&notified{events: []transport.Event{one}, err: &transport.UnreachableError{Agent: "bob", Err: errors.New("x")}}, codes.Unavailable, false},
+		"that fails": {&notified{events: []transport.Event{one, {Wire: translators.Wire{
 			Body: []byte("\x08\x05\x12\x02no"), Status: 404, Event: true,
 		}}, last}}, codes.NotFound, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c.events.closed = make(chan struct{})
-			conn := overTLS(t, &road{answer: transporttest.Stream(c.events)}, nil)
+			conn := overTLS(t, &fakeHandler{answer: transporttest.Stream(c.events)}, nil)
 			stream := begin(t.Context(), t, conn, "SendStreamingMessage")
 			var body []byte
 			if err := stream.RecvMsg(&body); err != nil || string(body) != "one" {
@@ -179,11 +179,11 @@ func TestListener_Stream(t *testing.T) {
 // A caller that leaves closes its stream, and nothing else.
 func TestListener_CallerLeaves(t *testing.T) {
 	t.Parallel()
-	events := &told{asked: make(chan struct{}), closed: make(chan struct{})}
-	conn := overTLS(t, &road{answer: transporttest.Stream(events)}, nil)
+	events := &notified{requested: make(chan struct{}), closed: make(chan struct{})}
+	conn := overTLS(t, &fakeHandler{answer: transporttest.Stream(events)}, nil)
 	ctx, leave := context.WithCancel(t.Context())
 	begin(ctx, t, conn, "SubscribeToTask")
-	<-events.asked
+	<-events.requested
 	leave()
 	<-events.closed
 }
@@ -191,8 +191,8 @@ func TestListener_CallerLeaves(t *testing.T) {
 // A stream ends with the token that its caller showed.
 func TestListener_StreamEndsWithItsToken(t *testing.T) {
 	t.Parallel()
-	events := &told{asked: make(chan struct{}), closed: make(chan struct{})}
-	conn := overTLS(t, &road{answer: transporttest.Stream(events)}, func(d *ListenerDeps) {
+	events := &notified{requested: make(chan struct{}), closed: make(chan struct{})}
+	conn := overTLS(t, &fakeHandler{answer: transporttest.Stream(events)}, func(d *ListenerDeps) {
 		d.Identify = func(ctx context.Context, _ Arrival) context.Context {
 			until := caller
 			until.Until = time.Now().Add(200 * time.Millisecond)
@@ -209,7 +209,7 @@ func TestListener_StreamEndsWithItsToken(t *testing.T) {
 // A request that does not arrive is not waited for.
 func TestListener_SlowRequest(t *testing.T) {
 	t.Parallel()
-	conn := overTLS(t, &road{}, func(d *ListenerDeps) { d.Read = 50 * time.Millisecond })
+	conn := overTLS(t, &fakeHandler{}, func(d *ListenerDeps) { d.Read = 50 * time.Millisecond })
 	stream, err := conn.NewStream(t.Context(), &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, form.ServiceGRPC+"SendMessage")
 	if err != nil {
 		t.Fatal(err)
@@ -220,8 +220,8 @@ func TestListener_SlowRequest(t *testing.T) {
 	}
 }
 
-// panicking is a road with a mistake in it.
-type panicking struct{ road }
+// panicking is a fakeHandler with a mistake in it.
+type panicking struct{ fakeHandler }
 
 func (*panicking) Exchange(context.Context, transport.Call) (transport.Answer, error) {
 	panic("a mistake")
@@ -242,7 +242,7 @@ func TestListener_SurvivesPanic(t *testing.T) {
 
 func TestListener_ExtendedCard(t *testing.T) {
 	t.Parallel()
-	r := &road{description: &canonical.Description{Name: "Bob", Extended: true, Capabilities: []canonical.Capability{{ID: "s"}}}}
+	r := &fakeHandler{description: &canonical.Description{Name: "Bob", Extended: true, Capabilities: []canonical.Capability{{ID: "s"}}}}
 	var body []byte
 	if err := begin(t.Context(), t, overTLS(t, r, nil), "GetExtendedAgentCard").RecvMsg(&body); err != nil {
 		t.Fatal(err)

@@ -44,16 +44,16 @@ func (h *hook) Tell(r *http.Request, _ ect.Identity, authorization string) (*htt
 // does not pass is not.
 func TestPush_Retries(t *testing.T) {
 	t.Parallel()
-	lost := errors.New("lost")
+	reason := errors.New("lost")
 	for name, c := range map[string]struct {
 		answers []any
 		tries   int
 		want    any // nil: it was taken
 	}{
 		"taken":        {[]any{204}, 1, nil},
-		"taken later":  {[]any{503, lost, 429, 200}, 4, nil},
+		"taken later":  {[]any{503, reason, 429, 200}, 4, nil},
 		"never":        {[]any{500, 500, 500, 500}, 4, new(*transport.BadReplyError)},
-		"out of reach": {[]any{lost, lost, lost, lost}, 4, new(*transport.UnreachableError)},
+		"out of reach": {[]any{reason, reason, reason, reason}, 4, new(*transport.UnreachableError)},
 		"refused":      {[]any{404}, 1, new(*transport.BadReplyError)},
 		"elsewhere":    {[]any{307}, 1, new(*transport.BadReplyError)},
 		"denied":       {[]any{&egress.DeniedError{}}, 1, new(*egress.DeniedError)},

@@ -27,11 +27,11 @@ func below(method, rest, body string) *http.Request {
 func TestServer_HTTPCall(t *testing.T) {
 	t.Parallel()
 	for _, media := range []string{form.Media, form.MediaHTTP} {
-		fake := &road{answer: transporttest.Answer(translators.Wire{Body: []byte(noHTTP), Status: 404}, "a.b.c")}
+		fake := &fakeHandler{answer: transporttest.Answer(translators.Wire{Body: []byte(noHTTP), Status: 404}, "a.b.c")}
 		r := below(http.MethodPost, routeSend, helloHTTP)
 		r.Header.Set("Content-Type", media)
 		r.Header.Set("A2A-Version", "1.0")
-		w := ask(newDoor(t, 0).Handler(fake), r)
+		w := ask(newEndpoint(t, 0).Handler(fake), r)
 		want := translators.Wire{
 			Binding: form.Binding, Form: form.FormHTTP, Media: media, Body: []byte(helloHTTP), Verb: http.MethodPost, Path: routeSend,
 			Header: http.Header{"A2a-Version": {"1.0"}},
@@ -76,8 +76,8 @@ func TestServer_HTTPRefusals(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			fake := &road{err: c.err}
-			w := ask(newDoor(t, 1000).Handler(fake), c.request)
+			fake := &fakeHandler{err: c.err}
+			w := ask(newEndpoint(t, 1000).Handler(fake), c.request)
 			body := w.Body.String()
 			if w.Code != c.status || !strings.Contains(body, `"reason":"`+c.reason+`"`) || !strings.HasPrefix(body, `{"error":{"code":`) {
 				t.Errorf("%d %s, want %d with %s", w.Code, body, c.status, c.reason)
@@ -89,7 +89,7 @@ func TestServer_HTTPRefusals(t *testing.T) {
 	}
 	r := below(http.MethodPost, routeSend, helloHTTP)
 	r.Header.Set("Content-Type", "text/plain")
-	if w := ask(newDoor(t, 0).Handler(&road{}), r); w.Code != http.StatusUnsupportedMediaType || w.Header().Get("Content-Type") != form.Media {
+	if w := ask(newEndpoint(t, 0).Handler(&fakeHandler{}), r); w.Code != http.StatusUnsupportedMediaType || w.Header().Get("Content-Type") != form.Media {
 		t.Errorf("another type: %d %v", w.Code, w.Header())
 	}
 }
@@ -99,10 +99,10 @@ func TestServer_HTTPRefusals(t *testing.T) {
 func TestServer_HTTP03VersionFromPath(t *testing.T) {
 	t.Parallel()
 	for _, err := range []error{nil, &problem.NoPathError{}} {
-		fake := &road{err: err, answer: transporttest.Answer(translators.Wire{Body: []byte(answerHTTP), Status: 200})}
+		fake := &fakeHandler{err: err, answer: transporttest.Answer(translators.Wire{Body: []byte(answerHTTP), Status: 200})}
 		r := below(http.MethodPost, "/v1/message:send/", hello03HTTP)
 		r.Header.Set("Content-Type", form.Media+"; charset=utf-8")
-		w := ask(newDoor(t, 0).Handler(fake), r)
+		w := ask(newEndpoint(t, 0).Handler(fake), r)
 		want := translators.Wire{
 			Binding: form.Binding, Version: form.Version03, Form: form.FormHTTP, Media: form.Media, Body: []byte(hello03HTTP), Header: http.Header{},
 			Verb: http.MethodPost, Path: "/v1/message:send",
@@ -120,7 +120,7 @@ func TestServer_HTTP03VersionFromPath(t *testing.T) {
 func TestServer_RefusesInTheRequestsVersion(t *testing.T) {
 	t.Parallel()
 	old := `{"jsonrpc":"2.0","id":"q1","method":"message/send","params":{"message":{"kind":"message","messageId":"m","role":"user","parts":[{"kind":"text","text":"hi"}]}}}`
-	w := ask(newDoor(t, 0).Handler(&road{err: &problem.NoPathError{}}), post(old))
+	w := ask(newEndpoint(t, 0).Handler(&fakeHandler{err: &problem.NoPathError{}}), post(old))
 	if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), `"id":"q1","error":{"code":-32004`) || w.Header().Get("A2A-Version") != "" {
 		t.Errorf("%d %v %s", w.Code, w.Header(), w.Body)
 	}
@@ -129,7 +129,7 @@ func TestServer_RefusesInTheRequestsVersion(t *testing.T) {
 // TestServer_CardBelowTheEndpoint: clients look for it there as well.
 func TestServer_CardBelowTheEndpoint(t *testing.T) {
 	t.Parallel()
-	w := ask(newDoor(t, 0).Handler(&road{description: description()}), below(http.MethodGet, CardPath, ""))
+	w := ask(newEndpoint(t, 0).Handler(&fakeHandler{description: description()}), below(http.MethodGet, CardPath, ""))
 	for _, want := range []string{`"protocolBinding":"HTTP+JSON"`, `"protocolVersion":"0.3"`, `"preferredTransport":"JSONRPC"`, `"additionalInterfaces":[{"transport":"HTTP+JSON"`, `"url":"https://gw.example/agents/bob/a2a"`} {
 		if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), want) {
 			t.Errorf("%d %s lacks %s", w.Code, w.Body, want)

@@ -29,8 +29,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const hello = `{"jsonrpc":"2.0","id":"q1","method":"SendMessage","params":{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"hi"}]}}}`
 
-// road is a fake exchanger: it keeps the call and answers as it was told.
-type road struct {
+// fakeHandler is a fake exchanger: it keeps the call and answers as it was told.
+type fakeHandler struct {
 	call        transport.Call
 	inquiry     transport.CallInfo
 	answer      transport.Answer
@@ -40,15 +40,15 @@ type road struct {
 	limits      int   // how often it was asked
 }
 
-func (r *road) Limit(_ context.Context, q transport.CallInfo) (limit.Pass, error) {
+func (r *fakeHandler) Limit(_ context.Context, q transport.CallInfo) (limit.Pass, error) {
 	r.inquiry = q
 	r.limits++
 	return transporttest.Pass(r.full)
 }
 
-func (r *road) Admit(context.Context, transport.CallInfo) error { return r.err }
+func (r *fakeHandler) Admit(context.Context, transport.CallInfo) error { return r.err }
 
-func (r *road) Exchange(_ context.Context, call transport.Call) (transport.Answer, error) {
+func (r *fakeHandler) Exchange(_ context.Context, call transport.Call) (transport.Answer, error) {
 	r.call = call
 	if !call.Pass.Valid() {
 		return transport.Answer{}, limit.ErrNoPass
@@ -56,7 +56,7 @@ func (r *road) Exchange(_ context.Context, call transport.Call) (transport.Answe
 	return r.answer, r.err
 }
 
-func (r *road) Describe(_ context.Context, q transport.CallInfo) (*canonical.Description, error) {
+func (r *fakeHandler) Describe(_ context.Context, q transport.CallInfo) (*canonical.Description, error) {
 	r.inquiry = q
 	if !q.Pass.Valid() {
 		return nil, limit.ErrNoPass
@@ -64,16 +64,16 @@ func (r *road) Describe(_ context.Context, q transport.CallInfo) (*canonical.Des
 	return r.description, r.err
 }
 
-func newDoor(t *testing.T, limit int) *Server {
+func newEndpoint(t *testing.T, limit int) *Server {
 	t.Helper()
-	door, err := NewServer(ServerDeps{
+	endpoint, err := NewServer(ServerDeps{
 		Form:    form.New(translators.Config{BodyLimit: limit}),
 		BaseURL: func(_ *http.Request, agent string) string { return "https://gw.example/agents/" + agent },
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return door
+	return endpoint
 }
 
 var caller = identity.Caller{Peer: ect.Peer{ID: "spiffe://example.com/client"}}
@@ -95,7 +95,7 @@ func post(body string) *http.Request {
 
 func TestServer_PassesCallToPipeline(t *testing.T) {
 	t.Parallel()
-	fake := &road{answer: transporttest.Answer(translators.Wire{Body: []byte(`{"jsonrpc":"2.0","id":"q1","result":{}}`), Header: http.Header{"A2a-Version": {"1.0"}, "X-Else": {"no"}}, Status: 503}, "a.b.c", "d.e.f")}
+	fake := &fakeHandler{answer: transporttest.Answer(translators.Wire{Body: []byte(`{"jsonrpc":"2.0","id":"q1","result":{}}`), Header: http.Header{"A2a-Version": {"1.0"}, "X-Else": {"no"}}, Status: 503}, "a.b.c", "d.e.f")}
 	r := post(hello)
 	r.Header.Add(ect.HeaderName, "aa.bb.cc, dd.ee.ff")
 	r.Header.Add(ect.HeaderName, "gg.hh.ii")
@@ -103,7 +103,7 @@ func TestServer_PassesCallToPipeline(t *testing.T) {
 	r.Header.Set("Traceparent", "00-1-2-01")
 	r.Header.Set("Authorization", "Bearer secret")
 	r.URL.RawQuery = "A2A-Version=1.0"
-	w := ask(newDoor(t, 0).Handler(fake), r)
+	w := ask(newEndpoint(t, 0).Handler(fake), r)
 
 	pass, _ := transporttest.Pass(nil)
 	want := transport.Call{
@@ -161,12 +161,12 @@ func TestServer_Refusals(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			fake := &road{err: c.err, answer: transport.Answer{Evidence: []string{"e.e.e"}}}
+			fake := &fakeHandler{err: c.err, answer: transport.Answer{Evidence: []string{"e.e.e"}}}
 			r := post(hello)
 			if c.change != nil {
 				c.change(r)
 			}
-			w := ask(newDoor(t, 1000).Handler(fake), r)
+			w := ask(newEndpoint(t, 1000).Handler(fake), r)
 			body := w.Body.String()
 			if w.Code != c.status || !strings.Contains(body, `"code":`+c.code+",") || !strings.Contains(body, `"id":`+c.id+",") {
 				t.Errorf("%d %s, want %d with %s under %s", w.Code, body, c.status, c.code, c.id)
@@ -189,7 +189,7 @@ func TestServer_Refusals(t *testing.T) {
 // lead here. Our own pages, those of this machine and clients without a browser are served.
 func TestAttack_PageOfAnotherOrigin(t *testing.T) {
 	t.Parallel()
-	served := newDoor(t, 0)
+	served := newEndpoint(t, 0)
 	served.deps.Ours = func(host string) bool { return host == "gw.example" }
 	reads := func() *http.Request {
 		r := httptest.NewRequest(http.MethodGet, "/agents/bob/a2a/tasks/1", http.NoBody)
@@ -207,7 +207,7 @@ func TestAttack_PageOfAnotherOrigin(t *testing.T) {
 			if origin != "" {
 				r.Header.Set("Origin", origin)
 			}
-			fake := &road{}
+			fake := &fakeHandler{}
 			w := ask(served.Handler(fake), r)
 			if (w.Code == 403) != (want == 403) || (fake.call.Agent != "") != (want == 200) {
 				t.Errorf("%s from %q: %d %s", name, origin, w.Code, w.Body)
@@ -218,7 +218,7 @@ func TestAttack_PageOfAnotherOrigin(t *testing.T) {
 
 func TestServer_RefusalHeaders(t *testing.T) {
 	t.Parallel()
-	h := newDoor(t, 0)
+	h := newEndpoint(t, 0)
 	for name, c := range map[string]struct {
 		err           error
 		header, value string
@@ -227,14 +227,14 @@ func TestServer_RefusalHeaders(t *testing.T) {
 		"where to go":        {&problem.DrainingError{Location: "https://other.example"}, "Location", "https://other.example"},
 		"how to say who":     {&problem.UnauthenticatedError{}, "WWW-Authenticate", "Bearer"},
 	} {
-		w := ask(h.Handler(&road{err: c.err}), post(hello))
+		w := ask(h.Handler(&fakeHandler{err: c.err}), post(hello))
 		if !strings.HasPrefix(w.Header().Get(c.header), c.value) {
 			t.Errorf("%s: %v", name, w.Header())
 		}
 	}
 	r := post(hello)
 	r.Method = http.MethodDelete
-	if w := ask(h.Handler(&road{}), r); w.Header().Get("Allow") != "POST" {
+	if w := ask(h.Handler(&fakeHandler{}), r); w.Header().Get("Allow") != "POST" {
 		t.Errorf("Allow: %v", w.Header())
 	}
 }
@@ -245,8 +245,8 @@ func description() *canonical.Description {
 
 func TestCardHandler_ServesCard(t *testing.T) {
 	t.Parallel()
-	fake := &road{description: description()}
-	h := newDoor(t, 0).CardHandler(fake)
+	fake := &fakeHandler{description: description()}
+	h := newEndpoint(t, 0).CardHandler(fake)
 	get := func(method, tag string) *httptest.ResponseRecorder {
 		r := httptest.NewRequest(method, "/agents/bob/.well-known/agent-card.json", http.NoBody)
 		if tag != "" {
@@ -287,15 +287,15 @@ func TestCardHandler_Refusals(t *testing.T) {
 	empty := description()
 	empty.Capabilities = nil
 	for name, c := range map[string]struct {
-		road   *road
-		status int
+		fakeHandler *fakeHandler
+		status      int
 	}{
-		"unknown agent":  {&road{err: &problem.UnknownAgentError{}}, 404},
-		"nothing to do":  {&road{description: empty}, 404},
-		"not reachable":  {&road{err: &transport.UnreachableError{}}, 502},
-		"some other way": {&road{err: errors.New("secret")}, 500},
+		"unknown agent":  {&fakeHandler{err: &problem.UnknownAgentError{}}, 404},
+		"nothing to do":  {&fakeHandler{description: empty}, 404},
+		"not reachable":  {&fakeHandler{err: &transport.UnreachableError{}}, 502},
+		"some other way": {&fakeHandler{err: errors.New("secret")}, 500},
 	} {
-		w := ask(newDoor(t, 0).CardHandler(c.road), httptest.NewRequest(http.MethodGet, "/", http.NoBody))
+		w := ask(newEndpoint(t, 0).CardHandler(c.fakeHandler), httptest.NewRequest(http.MethodGet, "/", http.NoBody))
 		if w.Code != c.status || w.Header().Get("Content-Type") != problem.MediaType || strings.Contains(w.Body.String(), "secret") {
 			t.Errorf("%s: %d %v %s", name, w.Code, w.Header(), w.Body)
 		}
@@ -323,10 +323,10 @@ func (u untouched) Read([]byte) (int, error) {
 // Whoever asks too often gets no work done, not even the reading of a body.
 func TestLimit_BeforeBody(t *testing.T) {
 	t.Parallel()
-	fake := &road{full: &limit.ExceededError{}}
+	fake := &fakeHandler{full: &limit.ExceededError{}}
 	r := post(hello)
 	r.Body = io.NopCloser(untouched{t})
-	w := ask(newDoor(t, 0).Handler(fake), r)
+	w := ask(newEndpoint(t, 0).Handler(fake), r)
 	if w.Code != http.StatusTooManyRequests || fake.call.Agent != "" || fake.inquiry.Agent != "bob" || fake.inquiry.Caller.ID != caller.ID {
 		t.Errorf("got %d %s, asked for %+v", w.Code, w.Body, fake.inquiry)
 	}

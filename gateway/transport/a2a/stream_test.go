@@ -33,16 +33,16 @@ const (
 // script is a stream that says what it was given, then ends as it was told. It
 // keeps how many events were asked for.
 type script struct {
-	events []transport.Event
-	end    error
-	asked  chan struct{} // nil: nobody watches
-	closed chan struct{}
+	events    []transport.Event
+	end       error
+	requested chan struct{} // nil: nobody watches
+	closed    chan struct{}
 }
 
 func (s *script) Next(ctx context.Context) (transport.Event, error) {
-	if s.asked != nil {
+	if s.requested != nil {
 		select {
-		case s.asked <- struct{}{}:
+		case s.requested <- struct{}{}:
 		case <-ctx.Done():
 			return transport.Event{}, ctx.Err()
 		}
@@ -72,14 +72,14 @@ func scripted(end error, bodies ...string) *script {
 	return s
 }
 
-// doorServer serves a door over a real connection, of HTTP/1.1 or of HTTP/2.
-func doorServer(t *testing.T, fake *road, http2 bool) *httptest.Server {
+// endpointServer serves a door over a real connection, of HTTP/1.1 or of HTTP/2.
+func endpointServer(t *testing.T, fake *fakeHandler, http2 bool) *httptest.Server {
 	t.Helper()
-	door := newDoor(t, 0).Handler(fake)
+	endpoint := newEndpoint(t, 0).Handler(fake)
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.SetPathValue("agent", "bob")
 		r.SetPathValue("rest", strings.TrimPrefix(r.URL.Path, "/agents/bob/a2a"))
-		door.ServeHTTP(w, r)
+		endpoint.ServeHTTP(w, r)
 	}))
 	server.EnableHTTP2 = http2
 	server.StartTLS()
@@ -108,8 +108,8 @@ func TestServer_StreamWithEvidence(t *testing.T) {
 	for _, http2 := range []bool{false, true} {
 		events := scripted(io.EOF, working, "{\n\"a\": 1}", completed)
 		events.events = append(events.events, transport.Event{Evidence: []string{"close.b.c"}})
-		fake := &road{answer: transporttest.Stream(events, "open.b.c")}
-		response := send(t, doorServer(t, fake, http2), streamed)
+		fake := &fakeHandler{answer: transporttest.Stream(events, "open.b.c")}
+		response := send(t, endpointServer(t, fake, http2), streamed)
 		body, err := io.ReadAll(response.Body)
 		if err != nil || response.Body.Close() != nil {
 			t.Fatal(err)
@@ -139,11 +139,11 @@ func TestServer_StreamWithEvidence(t *testing.T) {
 func TestServer_PullsEventsAsWritten(t *testing.T) {
 	t.Parallel()
 	events := scripted(nil, working, completed)
-	events.asked = make(chan struct{})
-	response := send(t, doorServer(t, &road{answer: transporttest.Stream(events)}, false), subscribe)
+	events.requested = make(chan struct{})
+	response := send(t, endpointServer(t, &fakeHandler{answer: transporttest.Stream(events)}, false), subscribe)
 	in := bufio.NewReader(response.Body)
 	for _, want := range []string{working, completed} {
-		<-events.asked
+		<-events.requested
 		if line, err := in.ReadString('\n'); err != nil || line != "data: "+want+"\n" {
 			t.Fatalf("%q %v", line, err)
 		}
@@ -158,7 +158,7 @@ func TestServer_PullsEventsAsWritten(t *testing.T) {
 func TestServer_HalfClosedCallerIsGone(t *testing.T) {
 	t.Parallel()
 	events := scripted(nil, working)
-	server := doorServer(t, &road{answer: transporttest.Stream(events)}, false)
+	server := endpointServer(t, &fakeHandler{answer: transporttest.Stream(events)}, false)
 	client, ok := server.Client().Transport.(*http.Transport)
 	if !ok {
 		t.Fatal("no transport")
@@ -180,8 +180,8 @@ func TestServer_HalfClosedCallerIsGone(t *testing.T) {
 	if err := conn.CloseWrite(); err != nil {
 		t.Fatal(err)
 	}
-	if said, err := io.ReadAll(response.Body); err == nil {
-		t.Errorf("a stream without its end ended properly: %q", said)
+	if body, err := io.ReadAll(response.Body); err == nil {
+		t.Errorf("a stream without its end ended properly: %q", body)
 	}
 	<-events.closed
 }
@@ -190,7 +190,7 @@ func TestServer_HalfClosedCallerIsGone(t *testing.T) {
 func TestServer_BrokenStreamEndsWithErrorEvent(t *testing.T) {
 	t.Parallel()
 	events := scripted(&transport.UnreachableError{Agent: "bob", Err: errors.New("x")}, working)
-	response := send(t, doorServer(t, &road{answer: transporttest.Stream(events)}, true), streamed)
+	response := send(t, endpointServer(t, &fakeHandler{answer: transporttest.Stream(events)}, true), streamed)
 	body, _ := io.ReadAll(response.Body)
 	_ = response.Body.Close()
 	if !strings.Contains(string(body), "data: "+working) || !strings.Contains(string(body), `data: {"jsonrpc":"2.0","id":"q1","error":{"code":-32`) {
@@ -202,19 +202,19 @@ func TestServer_BrokenStreamEndsWithErrorEvent(t *testing.T) {
 // reads events.
 func TestServer_RefusesStreamRequestWithAnEvent(t *testing.T) {
 	t.Parallel()
-	for body, fake := range map[string]*road{
+	for body, fake := range map[string]*fakeHandler{
 		streamed:  {err: &canonical.Error{Code: canonical.CodeUnsupportedOp, Message: "no"}},
 		subscribe: {err: &canonical.Error{Code: canonical.CodeTaskNotFound, Message: "no"}},
 		strings.Replace(streamed, "hi", "once", 1): {answer: transporttest.Answer(translators.Wire{Body: []byte(working)})},
 	} {
-		w := ask(newDoor(t, 0).Handler(fake), post(body))
+		w := ask(newEndpoint(t, 0).Handler(fake), post(body))
 		if w.Code != http.StatusOK || !strings.HasPrefix(w.Body.String(), `data: {"jsonrpc":"2.0","id":"q1",`) {
 			t.Errorf("%d %v %s", w.Code, w.Header(), w.Body)
 		}
 	}
 	// A message that only speaks of it is answered like any other.
 	plain := strings.Replace(hello, `"hi"`, `"SendStreamingMessage"`, 1)
-	w := ask(newDoor(t, 0).Handler(&road{err: &canonical.Error{Code: canonical.CodeUnsupportedOp}}), post(plain))
+	w := ask(newEndpoint(t, 0).Handler(&fakeHandler{err: &canonical.Error{Code: canonical.CodeUnsupportedOp}}), post(plain))
 	if w.Header().Get("Content-Type") != form.Media {
 		t.Errorf("%v", w.Header())
 	}
@@ -231,15 +231,15 @@ func TestDoor_ExtendedCard(t *testing.T) {
 		"1.0 HTTP": func() *http.Request { return below(http.MethodGet, "/extendedAgentCard", "") },
 		"0.3 HTTP": func() *http.Request { return below(http.MethodGet, "/v1/card", "") },
 	} {
-		fake := &road{description: description()}
-		w := ask(newDoor(t, 0).Handler(fake), request())
+		fake := &fakeHandler{description: description()}
+		w := ask(newEndpoint(t, 0).Handler(fake), request())
 		if !strings.Contains(w.Body.String(), "no extended card") || fake.call.Agent != "" {
 			t.Errorf("%s to an agent without one: %d %s", name, w.Code, w.Body)
 		}
 		extended := description()
 		extended.Extended = true
-		fake = &road{description: extended, answer: transporttest.Answer(translators.Wire{Status: http.StatusOK})}
-		if ask(newDoor(t, 0).Handler(fake), request()); fake.call.Agent != "bob" || fake.call.Card == nil || fake.limits != 1 {
+		fake = &fakeHandler{description: extended, answer: transporttest.Answer(translators.Wire{Status: http.StatusOK})}
+		if ask(newEndpoint(t, 0).Handler(fake), request()); fake.call.Agent != "bob" || fake.call.Card == nil || fake.limits != 1 {
 			t.Fatalf("%s to an agent with one: called %q, asked the limit %d times", name, fake.call.Agent, fake.limits)
 		}
 		card, err := fake.call.Card(extended)
@@ -264,13 +264,13 @@ func TestServer_HTTPOperationsByPath(t *testing.T) {
 		{http.MethodGet, "/v1/tasks/t", ""},
 		{http.MethodGet, "/tasks/a%2Fb", ""},
 	} {
-		fake := &road{answer: transporttest.Answer(translators.Wire{Status: http.StatusOK, Body: []byte("{}")})}
+		fake := &fakeHandler{answer: transporttest.Answer(translators.Wire{Status: http.StatusOK, Body: []byte("{}")})}
 		r := httptest.NewRequest(c.verb, "/agents/bob/a2a"+c.rest, strings.NewReader(c.body))
 		r.SetPathValue("rest", strings.TrimPrefix(r.URL.Path, "/agents/bob/a2a"))
 		if c.body != "" {
 			r.Header.Set("Content-Type", form.Media)
 		}
-		w := ask(newDoor(t, 0).Handler(fake), r)
+		w := ask(newEndpoint(t, 0).Handler(fake), r)
 		want := "{}"
 		if strings.HasSuffix(c.rest, ":subscribe") { // which is answered with a stream (A2A 1.0 section 11.7)
 			want = "data: {}\n\n"

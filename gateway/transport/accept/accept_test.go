@@ -536,8 +536,8 @@ func TestAttack_ConnectionsKeepCallersOut(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		o := open(t, accept.Config{Connections: 64, PerAddress: 8, PerIdentity: 8}) // 16 fresh ones, 16 strangers'
-		silent, asked := o.connect("198.51.100.1:1"), o.connect("198.51.100.1:2")
-		for _, c := range []*accept.Conn{asked} {
+		silent, request := o.connect("198.51.100.1:1"), o.connect("198.51.100.1:2")
+		for _, c := range []*accept.Conn{request} {
 			if err := c.Begin(""); err != nil {
 				t.Fatal(err)
 			}

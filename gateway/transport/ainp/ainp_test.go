@@ -75,8 +75,8 @@ func note(from wire.Identity) string {
 		`","to_did":"` + party("gateway").DID + `","payload":{"@type":"FreeformNote","semantics":{"body":"hi"}}}`
 }
 
-// road answers what a test says.
-type road struct {
+// fakeHandler answers what a test says.
+type fakeHandler struct {
 	mu       sync.Mutex
 	calls    []transport.Call
 	exchange func(transport.Call) (transport.Answer, error)
@@ -84,7 +84,7 @@ type road struct {
 	refusal  error // of Admit
 }
 
-func (r *road) Exchange(_ context.Context, call transport.Call) (transport.Answer, error) {
+func (r *fakeHandler) Exchange(_ context.Context, call transport.Call) (transport.Answer, error) {
 	r.mu.Lock()
 	r.calls = append(r.calls, call)
 	r.mu.Unlock()
@@ -94,7 +94,7 @@ func (r *road) Exchange(_ context.Context, call transport.Call) (transport.Answe
 	return r.exchange(call)
 }
 
-func (r *road) Describe(_ context.Context, q transport.CallInfo) (*canonical.Description, error) {
+func (r *fakeHandler) Describe(_ context.Context, q transport.CallInfo) (*canonical.Description, error) {
 	if !q.Pass.Valid() {
 		return nil, limit.ErrNoPass
 	}
@@ -104,21 +104,21 @@ func (r *road) Describe(_ context.Context, q transport.CallInfo) (*canonical.Des
 	}, nil
 }
 
-func (r *road) Limit(ctx context.Context, q transport.CallInfo) (limit.Pass, error) {
+func (r *fakeHandler) Limit(ctx context.Context, q transport.CallInfo) (limit.Pass, error) {
 	if r.limit == nil {
 		return transporttest.Pass(transport.Refusal(ctx))
 	}
 	return transporttest.Pass(r.limit(q))
 }
 
-func (r *road) Admit(_ context.Context, q transport.CallInfo) error {
+func (r *fakeHandler) Admit(_ context.Context, q transport.CallInfo) error {
 	if !q.Pass.Valid() {
 		return limit.ErrNoPass
 	}
 	return r.refusal
 }
 
-func (r *road) seen() []transport.Call {
+func (r *fakeHandler) seen() []transport.Call {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return append([]transport.Call(nil), r.calls...)
@@ -138,7 +138,7 @@ func echo(call transport.Call) (transport.Answer, error) {
 	return transporttest.Answer(w, "our.own.token"), err
 }
 
-func newDoor(t testing.TB, change func(*wire.ServerDeps)) *wire.Server {
+func newEndpoint(t testing.TB, change func(*wire.ServerDeps)) *wire.Server {
 	t.Helper()
 	deps := wire.ServerDeps{
 		Form: form.New(translators.Config{}), Self: party("gateway"), Keys: wire.NewKeys(nil, now),
@@ -220,7 +220,7 @@ func TestServer_AcceptsAndRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := &road{exchange: echo}
+			r := &fakeHandler{exchange: echo}
 			body := []byte(tc.body)
 			if !tc.raw {
 				body = sign(t, tc.by, body, tc.profile)
@@ -228,7 +228,7 @@ func TestServer_AcceptsAndRefuses(t *testing.T) {
 			if tc.caller.ID == "" {
 				tc.caller = nobody()
 			}
-			got := post(newDoor(t, nil).Handler(r), body, tc.caller)
+			got := post(newEndpoint(t, nil).Handler(r), body, tc.caller)
 			if got.Code != tc.status || !strings.Contains(got.Body.String(), `"`+tc.code) {
 				t.Fatalf("got %d %s, want %d %s", got.Code, got.Body, tc.status, tc.code)
 			}
@@ -268,10 +268,10 @@ func holds(t *testing.T, body []byte, profile form.SigProfile) {
 func TestServer_CallerByDID(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]identity.Caller{"alice": {Peer: ect.Peer{ID: alice}}, "stranger": nobody()} {
-		r := &road{exchange: echo}
+		r := &fakeHandler{exchange: echo}
 		who := party(name)
 		body := sign(t, who, []byte(strings.Replace(note(who), `"semantics"`, `"aepb":{"ect":["a.b.c"]},"semantics"`, 1)), form.SigDraft)
-		got := post(newDoor(t, nil).Handler(r), body, nobody())
+		got := post(newEndpoint(t, nil).Handler(r), body, nobody())
 		if got.Code != 200 {
 			t.Fatalf("%s: %d %s", name, got.Code, got.Body)
 		}
@@ -295,7 +295,7 @@ func TestServer_CallerByDID(t *testing.T) {
 func TestServer_RefusesReplay(t *testing.T) {
 	t.Parallel()
 	a := party("alice")
-	h := newDoor(t, func(d *wire.ServerDeps) { d.Replays = wire.NewMemory(1, now) }).Handler(&road{exchange: echo})
+	h := newEndpoint(t, func(d *wire.ServerDeps) { d.Replays = wire.NewMemory(1, now) }).Handler(&fakeHandler{exchange: echo})
 	body := sign(t, a, []byte(note(a)), form.SigDraft)
 	if got := post(h, body, nobody()); got.Code != 200 {
 		t.Fatalf("first: %d %s", got.Code, got.Body)
@@ -328,7 +328,7 @@ func TestMemory_ForgetsInTime(t *testing.T) {
 
 func TestServer_RefusesBeforeBody(t *testing.T) {
 	t.Parallel()
-	h := newDoor(t, nil).Handler(&road{exchange: echo})
+	h := newEndpoint(t, nil).Handler(&fakeHandler{exchange: echo})
 	for name, tc := range map[string]struct {
 		method, media, coding string
 		size, want            int
@@ -419,8 +419,8 @@ func sealOf(t testing.TB, body canonical.Body) transport.Sealed {
 func TestDialer_WithServer(t *testing.T) {
 	t.Parallel()
 	for _, profile := range []form.SigProfile{form.SigDraft, form.SigRaw} {
-		r := &road{exchange: echo}
-		server := httptest.NewServer(newDoor(t, nil).Handler(r))
+		r := &fakeHandler{exchange: echo}
+		server := httptest.NewServer(newEndpoint(t, nil).Handler(r))
 		d := newDialer(t, direct{}, wire.Peer{DID: party("gateway").DID, Profile: profile})
 		ep := transport.Endpoint{Agent: "chef", URL: server.URL, Timeout: 5 * time.Second}
 		reply, err := d.Dial(t.Context(), ep, seal(t))
@@ -437,9 +437,9 @@ func TestDialer_WithServer(t *testing.T) {
 		if sent := r.seen()[0].Evidence; len(sent) != 2 || sent[1] != "an.cest.or" {
 			t.Errorf("%s: evidence sent: %q", profile, sent)
 		}
-		said, _, err := d.Describe(t.Context(), ep)
-		if err != nil || said.Name != "chef" || len(said.Capabilities) != 1 || said.Capabilities[0].ID != "cook" {
-			t.Errorf("%s: got %+v, %v", profile, said, err)
+		answer, _, err := d.Describe(t.Context(), ep)
+		if err != nil || answer.Name != "chef" || len(answer.Capabilities) != 1 || answer.Capabilities[0].ID != "cook" {
+			t.Errorf("%s: got %+v, %v", profile, answer, err)
 		}
 		server.Close()
 	}
@@ -450,8 +450,8 @@ func TestDialer_WithServer(t *testing.T) {
 func TestDialer_DigitsOfNumbersArrive(t *testing.T) {
 	t.Parallel()
 	for _, args := range []string{`{"n":1}`, `{"n":9007199254740993}`, `{"n":0.50}`, `{"n":-0}`, `{"n":1e400}`} {
-		r := &road{exchange: echo}
-		server := httptest.NewServer(newDoor(t, nil).Handler(r))
+		r := &fakeHandler{exchange: echo}
+		server := httptest.NewServer(newEndpoint(t, nil).Handler(r))
 		d := newDialer(t, direct{}, wire.Peer{DID: party("gateway").DID, Profile: form.SigDraft})
 		_, err := d.Dial(t.Context(), transport.Endpoint{Agent: "chef", URL: server.URL, Timeout: 5 * time.Second},
 			sealOf(t, &canonical.Invoke{Call: &canonical.Call{Name: "count", Args: json.RawMessage(args)}}))
@@ -546,7 +546,7 @@ func as[T error](err error) bool {
 // web is a client that has one document.
 type web struct {
 	mu       sync.Mutex
-	asked    []string
+	requests []string
 	document string
 	status   int
 }
@@ -554,7 +554,7 @@ type web struct {
 func (c *web) DoAs(r *http.Request, _ ect.Identity) (*http.Response, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.asked = append(c.asked, r.URL.String())
+	c.requests = append(c.requests, r.URL.String())
 	return &http.Response{StatusCode: c.status, Body: io.NopCloser(strings.NewReader(c.document))}, nil
 }
 
@@ -614,7 +614,7 @@ func TestResolve_DIDMethods(t *testing.T) {
 		if tc.url != "" {
 			want = []string{tc.url} // failures are remembered for a while too
 		}
-		if diff := cmp.Diff(want, c.asked); diff != "" {
+		if diff := cmp.Diff(want, c.requests); diff != "" {
 			t.Errorf("%s: asked (-want +got):\n%s", name, diff)
 		}
 	}
@@ -661,9 +661,9 @@ func FuzzResolve_KeyOrError(f *testing.F) {
 				t.Errorf("%s is not %s", wire.KeyDID(key), did)
 			}
 		}
-		for _, asked := range c.asked {
-			if !strings.HasPrefix(asked, "https://") || strings.ContainsAny(asked, "?#@") {
-				t.Errorf("asked for %s", asked)
+		for _, requested := range c.requests {
+			if !strings.HasPrefix(requested, "https://") || strings.ContainsAny(requested, "?#@") {
+				t.Errorf("asked for %s", requested)
 			}
 		}
 	})
@@ -680,18 +680,18 @@ func TestServer_LimitThenPermissionThenForm(t *testing.T) {
 	forbidden := &canonical.Error{Code: canonical.CodeForbidden, Message: "no"}
 	notice := strings.Replace(note(a), "FreeformNote", "NOTIFICATION", 1)
 	for name, tc := range map[string]struct {
-		road   *road
-		body   []byte
-		status int
-		code   string
+		handler *fakeHandler
+		body    []byte
+		status  int
+		code    string
 	}{
-		"limited":                {&road{limit: limited}, []byte("{"), 429, "RATE_LIMIT_EXCEEDED"},
-		"unreadable, forbidden":  {&road{refusal: forbidden}, []byte("{"), 403, "UNAUTHORIZED"},
-		"notice":                 {&road{}, sign(t, a, []byte(notice), form.SigDraft), 202, ""},
-		"notice, forbidden":      {&road{refusal: forbidden}, sign(t, a, []byte(notice), form.SigDraft), 403, "UNAUTHORIZED"},
-		"a DID in place of mTLS": {&road{exchange: echo}, sign(t, a, []byte(note(a)), form.SigDraft), 200, ""},
+		"limited":                {&fakeHandler{limit: limited}, []byte("{"), 429, "RATE_LIMIT_EXCEEDED"},
+		"unreadable, forbidden":  {&fakeHandler{refusal: forbidden}, []byte("{"), 403, "UNAUTHORIZED"},
+		"notice":                 {&fakeHandler{}, sign(t, a, []byte(notice), form.SigDraft), 202, ""},
+		"notice, forbidden":      {&fakeHandler{refusal: forbidden}, sign(t, a, []byte(notice), form.SigDraft), 403, "UNAUTHORIZED"},
+		"a DID in place of mTLS": {&fakeHandler{exchange: echo}, sign(t, a, []byte(note(a)), form.SigDraft), 200, ""},
 	} {
-		got := post(newDoor(t, nil).Handler(tc.road), tc.body, nobody())
+		got := post(newEndpoint(t, nil).Handler(tc.handler), tc.body, nobody())
 		if got.Code != tc.status || !strings.Contains(got.Body.String(), tc.code) {
 			t.Errorf("%s: got %d %s", name, got.Code, got.Body)
 		}
@@ -700,12 +700,12 @@ func TestServer_LimitThenPermissionThenForm(t *testing.T) {
 		who    wire.Identity
 		status int
 	}{"known": {a, 200}, "unknown": {stranger, 401}} {
-		r := &road{exchange: echo}
+		r := &fakeHandler{exchange: echo}
 		request := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(string(sign(t, tc.who, []byte(note(tc.who)), form.SigDraft))))
 		request.Header.Set("Content-Type", form.Media)
 		ctx := transport.WithoutCaller(request.Context(), &problem.UnauthenticatedError{}, "192.0.2.1")
 		got := httptest.NewRecorder()
-		newDoor(t, nil).Handler(r).ServeHTTP(got, request.WithContext(ctx))
+		newEndpoint(t, nil).Handler(r).ServeHTTP(got, request.WithContext(ctx))
 		if got.Code != tc.status || tc.status == 200 && r.seen()[0].Caller.ID != alice {
 			t.Errorf("%s: got %d %s", name, got.Code, got.Body)
 		}

@@ -20,8 +20,8 @@ import (
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
 
-// talkative is a road on which an agent says more of itself than callers may know.
-type talkative struct{ road }
+// talkative is a fakeHandler on which an agent says more of itself than callers may know.
+type talkative struct{ fakeHandler }
 
 func (*talkative) Describe(context.Context, transport.CallInfo) (*canonical.Description, error) {
 	inner := canonical.Extensions{form.Binding: json.RawMessage(`{"secret":1}`)}
@@ -39,7 +39,7 @@ func TestServer_DiscoverHidesPrivateDetails(t *testing.T) {
 		strings.Replace(note(a), `"payload":{"@type":"FreeformNote","semantics":{"body":"hi"}}`, `"payload":{"aepb":{"op":"describe"}}`, 1),
 	} {
 		body = strings.Replace(body, `"INTENT"`, `"DISCOVER"`, 1)
-		got := post(newDoor(t, nil).Handler(r), sign(t, a, []byte(body), form.SigDraft), nobody())
+		got := post(newEndpoint(t, nil).Handler(r), sign(t, a, []byte(body), form.SigDraft), nobody())
 		if got.Code != http.StatusOK || strings.Contains(got.Body.String(), "secret") || !strings.Contains(got.Body.String(), "cook") {
 			t.Errorf("%d: %d %s", n, got.Code, got.Body)
 		}
@@ -59,12 +59,12 @@ func TestServer_EvidenceInHeader(t *testing.T) {
 		"inside":   {strings.Replace(note(a), `"semantics"`, `"aepb":{"ect":["d.e.f"]},"semantics"`, 1), "a.b.c", "d.e.f", 200},
 		"nonsense": {note(a), "a b", "", 400},
 	} {
-		r := &road{exchange: echo}
+		r := &fakeHandler{exchange: echo}
 		request := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(string(sign(t, a, []byte(tc.body), form.SigDraft))))
 		request.Header.Set("Content-Type", form.Media)
 		request.Header.Set(ect.HeaderName, tc.header)
 		got := httptest.NewRecorder()
-		newDoor(t, nil).Handler(r).ServeHTTP(got, request.WithContext(transport.WithCaller(request.Context(), nobody(), "192.0.2.1")))
+		newEndpoint(t, nil).Handler(r).ServeHTTP(got, request.WithContext(transport.WithCaller(request.Context(), nobody(), "192.0.2.1")))
 		if got.Code != tc.status || tc.status == 200 && !slices.Equal(r.seen()[0].Evidence, []string{tc.want}) {
 			t.Errorf("%s: %d %s, with %v", name, got.Code, got.Body, r.seen())
 		}
@@ -74,8 +74,8 @@ func TestServer_EvidenceInHeader(t *testing.T) {
 		for field, want := range map[string]string{
 			ect.HeaderName: "our.own.token", "Content-Type": form.Media, "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff",
 		} {
-			if said := got.Header().Get(field); said != want {
-				t.Errorf("%s: %s is %q", name, field, said)
+			if text := got.Header().Get(field); text != want {
+				t.Errorf("%s: %s is %q", name, field, text)
 			}
 		}
 	}
@@ -84,13 +84,13 @@ func TestServer_EvidenceInHeader(t *testing.T) {
 // TestServer_CloseEndsConnections ends the connections that are open, with a word.
 func TestServer_CloseEndsConnections(t *testing.T) {
 	t.Parallel()
-	door := newDoor(t, nil)
-	server := httptest.NewServer(door.Handler(&road{exchange: echo}))
+	endpoint := newEndpoint(t, nil)
+	server := httptest.NewServer(endpoint.Handler(&fakeHandler{exchange: echo}))
 	defer server.Close()
-	conn := dialDoor(t, "ws"+strings.TrimPrefix(server.URL, "http"))
+	conn := dialEndpoint(t, "ws"+strings.TrimPrefix(server.URL, "http"))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	door.Close()
+	endpoint.Close()
 	if _, _, err := conn.Read(ctx); websocket.CloseStatus(err) != websocket.StatusGoingAway {
 		t.Errorf("it ends with %v", err)
 	}

@@ -19,17 +19,17 @@ const webDID = "did:web:a.example"
 
 // registrar serves one DID document that may change, and its age.
 type registrar struct {
-	mu     sync.Mutex
-	owner  string
-	header http.Header
-	status int
-	asked  int
+	mu       sync.Mutex
+	owner    string
+	header   http.Header
+	status   int
+	requests int
 }
 
 func (r *registrar) DoAs(*http.Request, ect.Identity) (*http.Response, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.asked++
+	r.requests++
 	status := r.status
 	if status == 0 {
 		status = http.StatusOK
@@ -45,7 +45,7 @@ func TestDIDDocument_CachedWithinBounds(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		header http.Header
-		kept   time.Duration // and no longer
+		stored time.Duration // and no longer
 	}{
 		"nothing said":      {nil, 5 * time.Minute},
 		"a time":            {http.Header{"Cache-Control": {"public, max-age=30"}}, 30 * time.Second},
@@ -59,7 +59,7 @@ func TestDIDDocument_CachedWithinBounds(t *testing.T) {
 		r := &registrar{owner: "alice", header: tc.header}
 		clock := now()
 		keys := wire.NewKeys(r, func() time.Time { return clock })
-		for i, at := range []time.Duration{0, tc.kept - time.Second, tc.kept} {
+		for i, at := range []time.Duration{0, tc.stored - time.Second, tc.stored} {
 			if at < 0 {
 				continue
 			}
@@ -67,8 +67,8 @@ func TestDIDDocument_CachedWithinBounds(t *testing.T) {
 			if _, err := keys.Resolve(t.Context(), webDID); err != nil {
 				t.Fatal(err)
 			}
-			if want := map[int]int{0: 1, 1: 1, 2: 2}[i]; r.asked != want {
-				t.Errorf("%s: after %v it was asked for %d times, want %d", name, at, r.asked, want)
+			if want := map[int]int{0: 1, 1: 1, 2: 2}[i]; r.requests != want {
+				t.Errorf("%s: after %v it was asked for %d times, want %d", name, at, r.requests, want)
 			}
 		}
 	}
@@ -81,18 +81,18 @@ func TestDIDDocument_KeyRotation(t *testing.T) {
 	r := &registrar{owner: "old"}
 	clock := now()
 	keys := wire.NewKeys(r, func() time.Time { return clock })
-	door := newDoor(t, func(d *wire.ServerDeps) {
+	endpoint := newEndpoint(t, func(d *wire.ServerDeps) {
 		d.Keys, d.Now, d.Named = keys, func() time.Time { return clock }, func(did string) bool { return did == webDID }
-	}).Handler(&road{exchange: echo})
+	}).Handler(&fakeHandler{exchange: echo})
 	from := func(key string, n string) int {
 		who := wire.Identity{DID: webDID, Key: party(key).Key}
 		body := strings.Replace(note(who), requestID, requestID[:35]+n, 1)
-		return post(door, sign(t, who, []byte(body), form.SigDraft), nobody()).Code
+		return post(endpoint, sign(t, who, []byte(body), form.SigDraft), nobody()).Code
 	}
 	steps := []struct {
-		owner, key, n string
-		after         time.Duration
-		status, asked int
+		owner, key, n    string
+		after            time.Duration
+		status, requests int
 	}{
 		{"old", "old", "1", 0, 200, 1},
 		{"new", "new", "2", time.Second, 401, 1}, // looked at a second ago
@@ -105,16 +105,16 @@ func TestDIDDocument_KeyRotation(t *testing.T) {
 	}
 	for _, s := range steps {
 		r.owner, clock = s.owner, now().Add(s.after)
-		if status := from(s.key, s.n); status != s.status || r.asked != s.asked {
-			t.Errorf("%s's key after %v: got %d with %d fetches, want %d with %d", s.key, s.after, status, r.asked, s.status, s.asked)
+		if status := from(s.key, s.n); status != s.status || r.requests != s.requests {
+			t.Errorf("%s's key after %v: got %d with %d fetches, want %d with %d", s.key, s.after, status, r.requests, s.status, s.requests)
 		}
 	}
 	r.status, clock = http.StatusNotFound, now().Add(40*time.Second)
-	if status := from("eve", "9"); status != 401 || r.asked != 4 {
-		t.Errorf("a document that is gone: %d, %d fetches", status, r.asked)
+	if status := from("eve", "9"); status != 401 || r.requests != 4 {
+		t.Errorf("a document that is gone: %d, %d fetches", status, r.requests)
 	}
-	if status := from("eve", "a"); status != 401 || r.asked != 4 {
-		t.Errorf("whoever signs badly has it looked for again at once: %d, %d fetches", status, r.asked)
+	if status := from("eve", "a"); status != 401 || r.requests != 4 {
+		t.Errorf("whoever signs badly has it looked for again at once: %d, %d fetches", status, r.requests)
 	}
 	if got, err := keys.Resolve(t.Context(), webDID); err != nil || !got[0].Equal(party("new").Key.Public().(ed25519.PublicKey)) {
 		t.Errorf("while it is fresh: %v", err)
@@ -122,10 +122,10 @@ func TestDIDDocument_KeyRotation(t *testing.T) {
 }
 
 // everyone serves a document for whatever did:web it is asked for.
-type everyone struct{ asked int }
+type everyone struct{ requests int }
 
 func (e *everyone) DoAs(r *http.Request, _ ect.Identity) (*http.Response, error) {
-	e.asked++
+	e.requests++
 	document := `{"id":"did:web:` + r.URL.Host + `","verificationMethod":[{"publicKeyMultibase":"` + strings.TrimPrefix(party("alice").DID, "did:key:") + `"}]}`
 	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(document))}, nil
 }
@@ -145,11 +145,11 @@ func TestDIDDocument_CacheIsBounded(t *testing.T) {
 	for n := range most {
 		resolve(n)
 	}
-	if resolve(0); e.asked != most {
-		t.Errorf("%d fetches for %d documents", e.asked, most)
+	if resolve(0); e.requests != most {
+		t.Errorf("%d fetches for %d documents", e.requests, most)
 	}
 	resolve(most)
-	if resolve(0); e.asked != most+2 {
-		t.Errorf("%d fetches once there is one too many", e.asked)
+	if resolve(0); e.requests != most+2 {
+		t.Errorf("%d fetches once there is one too many", e.requests)
 	}
 }

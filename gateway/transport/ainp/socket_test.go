@@ -24,20 +24,20 @@ import (
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
 
-// socketDoor serves a door's WebSocket until the test ends.
-func socketDoor(t *testing.T, r *road, who identity.Caller, limits wire.SocketConfig) string {
+// socketEndpoint serves a door's WebSocket until the test ends.
+func socketEndpoint(t *testing.T, r *fakeHandler, who identity.Caller, limits wire.SocketConfig) string {
 	t.Helper()
-	door := newDoor(t, func(d *wire.ServerDeps) { d.Socket = limits })
-	handler := door.Handler(r)
+	endpoint := newEndpoint(t, func(d *wire.ServerDeps) { d.Socket = limits })
+	handler := endpoint.Handler(r)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.SetPathValue("agent", "chef")
 		handler.ServeHTTP(w, r.WithContext(transport.WithCaller(r.Context(), who, "192.0.2.1")))
 	}))
-	t.Cleanup(func() { door.Close(); server.Close() })
+	t.Cleanup(func() { endpoint.Close(); server.Close() })
 	return "ws" + strings.TrimPrefix(server.URL, "http")
 }
 
-func dialDoor(t *testing.T, at string) *websocket.Conn {
+func dialEndpoint(t *testing.T, at string) *websocket.Conn {
 	t.Helper()
 	conn, _, err := websocket.Dial(t.Context(), at, nil)
 	if err != nil {
@@ -102,8 +102,8 @@ func TestWebSocket_Refusals(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := &road{exchange: echo}
-			conn := dialDoor(t, socketDoor(t, r, nobody(), wire.SocketConfig{})+tc.query)
+			r := &fakeHandler{exchange: echo}
+			conn := dialEndpoint(t, socketEndpoint(t, r, nobody(), wire.SocketConfig{})+tc.query)
 			if tc.kind == 0 {
 				tc.kind = websocket.MessageText
 			}
@@ -132,9 +132,9 @@ func TestWebSocket_Refusals(t *testing.T) {
 // TestWebSocket_MessageTakenOnce, whichever connection brings it.
 func TestWebSocket_MessageTakenOnce(t *testing.T) {
 	t.Parallel()
-	at := socketDoor(t, &road{exchange: echo}, nobody(), wire.SocketConfig{})
+	at := socketEndpoint(t, &fakeHandler{exchange: echo}, nobody(), wire.SocketConfig{})
 	for i, want := range []string{`"status":"success"`, "DUPLICATE_INTENT"} {
-		if got, err := says(t, dialDoor(t, at), websocket.MessageText, numbered(t, party("alice"), "1")); err != nil || !strings.Contains(got, want) {
+		if got, err := says(t, dialEndpoint(t, at), websocket.MessageText, numbered(t, party("alice"), "1")); err != nil || !strings.Contains(got, want) {
 			t.Errorf("time %d: %s, %v", i, got, err)
 		}
 	}
@@ -145,18 +145,18 @@ func TestWebSocket_Limits(t *testing.T) {
 	t.Parallel()
 	t.Run("connections", func(t *testing.T) {
 		t.Parallel()
-		asked, answers := make(chan struct{}), make(chan struct{})
-		held := func(call transport.Call) (transport.Answer, error) {
-			asked <- struct{}{}
+		request, answers := make(chan struct{}), make(chan struct{})
+		waiting := func(call transport.Call) (transport.Answer, error) {
+			request <- struct{}{}
 			<-answers
 			return echo(call)
 		}
-		at := socketDoor(t, &road{exchange: held}, nobody(), wire.SocketConfig{Connections: 1})
-		first := dialDoor(t, at)
+		at := socketEndpoint(t, &fakeHandler{exchange: waiting}, nobody(), wire.SocketConfig{Connections: 1})
+		first := dialEndpoint(t, at)
 		if err := first.Write(t.Context(), websocket.MessageText, []byte(numbered(t, party("alice"), "1"))); err != nil {
 			t.Fatal(err)
 		}
-		<-asked
+		<-request
 		if _, response, err := websocket.Dial(t.Context(), at, nil); err == nil || response == nil || response.StatusCode != http.StatusTooManyRequests {
 			t.Errorf("a second connection, while a message is under way on the first: %v", err)
 		}
@@ -181,7 +181,7 @@ func TestWebSocket_Limits(t *testing.T) {
 	})
 	t.Run("another origin", func(t *testing.T) {
 		t.Parallel()
-		at := socketDoor(t, &road{exchange: echo}, nobody(), wire.SocketConfig{})
+		at := socketEndpoint(t, &fakeHandler{exchange: echo}, nobody(), wire.SocketConfig{})
 		_, response, err := websocket.Dial(t.Context(), at, &websocket.DialOptions{HTTPHeader: http.Header{"Origin": {"https://evil.example"}}})
 		if err == nil || response == nil || response.StatusCode != http.StatusForbidden {
 			t.Errorf("a page of another origin: %v", err)
@@ -190,7 +190,7 @@ func TestWebSocket_Limits(t *testing.T) {
 	t.Run("a caller over its limit", func(t *testing.T) {
 		t.Parallel()
 		over := &canonical.Error{Code: canonical.CodeRateLimited, Message: "slow down"}
-		at := socketDoor(t, &road{exchange: echo, limit: func(transport.CallInfo) error { return over }}, nobody(), wire.SocketConfig{})
+		at := socketEndpoint(t, &fakeHandler{exchange: echo, limit: func(transport.CallInfo) error { return over }}, nobody(), wire.SocketConfig{})
 		if _, response, err := websocket.Dial(t.Context(), at, nil); err == nil || response == nil || response.StatusCode != http.StatusTooManyRequests {
 			t.Errorf("got %v", err)
 		}
@@ -198,11 +198,11 @@ func TestWebSocket_Limits(t *testing.T) {
 	t.Run("messages at once", func(t *testing.T) {
 		t.Parallel()
 		hold := make(chan struct{})
-		r := &road{exchange: func(call transport.Call) (transport.Answer, error) {
+		r := &fakeHandler{exchange: func(call transport.Call) (transport.Answer, error) {
 			<-hold
 			return echo(call)
 		}}
-		conn := dialDoor(t, socketDoor(t, r, nobody(), wire.SocketConfig{InFlight: 1}))
+		conn := dialEndpoint(t, socketEndpoint(t, r, nobody(), wire.SocketConfig{InFlight: 1}))
 		defer close(hold)
 		if err := conn.Write(t.Context(), websocket.MessageText, []byte(numbered(t, party("alice"), "1"))); err != nil {
 			t.Fatal(err)
@@ -218,7 +218,7 @@ func TestWebSocket_Limits(t *testing.T) {
 func TestWebSocket_IdleAndPingTimeouts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		conn, began := throughPipe(t, &road{exchange: echo}), time.Now()
+		conn, began := throughPipe(t, &fakeHandler{exchange: echo}), time.Now()
 		if _, _, err := conn.Read(t.Context()); websocket.CloseStatus(err) != websocket.StatusNormalClosure {
 			t.Errorf("silence ends with %v", err)
 		}
@@ -228,7 +228,7 @@ func TestWebSocket_IdleAndPingTimeouts(t *testing.T) {
 	})
 	synctest.Test(t, func(t *testing.T) {
 		left := make(chan struct{})
-		conn, began := throughPipe(t, &road{exchange: func(transport.Call) (transport.Answer, error) {
+		conn, began := throughPipe(t, &fakeHandler{exchange: func(transport.Call) (transport.Answer, error) {
 			return transporttest.Stream(&forever{left: left}), nil
 		}}), time.Now()
 		if err := conn.Write(t.Context(), websocket.MessageText, []byte(numbered(t, party("alice"), "1"))); err != nil {
@@ -249,7 +249,7 @@ func TestWebSocket_IdleAndPingTimeouts(t *testing.T) {
 func TestWebSocket_StaysOpenWhileUsed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		conn := throughPipe(t, &road{exchange: echo})
+		conn := throughPipe(t, &fakeHandler{exchange: echo})
 		var ended error
 		done := make(chan struct{})
 		go func() {
@@ -293,16 +293,16 @@ func (p *pipes) Close() error {
 func (p *pipes) Addr() net.Addr { return &net.TCPAddr{} }
 
 // throughPipe connects to a door, which is served until the test ends.
-func throughPipe(t *testing.T, r *road) *websocket.Conn {
+func throughPipe(t *testing.T, r *fakeHandler) *websocket.Conn {
 	t.Helper()
 	return throughPipeAs(t, r, func(ctx context.Context) context.Context { return transport.WithCaller(ctx, nobody(), "192.0.2.1") })
 }
 
 // throughPipeAs does it as the caller that mark says.
-func throughPipeAs(t *testing.T, r *road, mark func(context.Context) context.Context) *websocket.Conn {
+func throughPipeAs(t *testing.T, r *fakeHandler, mark func(context.Context) context.Context) *websocket.Conn {
 	t.Helper()
-	door, p := newDoor(t, nil), &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}
-	handler := door.Handler(r)
+	endpoint, p := newEndpoint(t, nil), &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}
+	handler := endpoint.Handler(r)
 	server := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.SetPathValue("agent", "chef")
 		handler.ServeHTTP(w, r.WithContext(mark(r.Context())))
@@ -320,7 +320,7 @@ func throughPipeAs(t *testing.T, r *road, mark func(context.Context) context.Con
 	}
 	t.Cleanup(func() {
 		_ = conn.CloseNow()
-		door.Close()
+		endpoint.Close()
 		_ = server.Close()
 		group.Wait()
 	})
@@ -344,13 +344,13 @@ func (f *forever) Close() error {
 func TestWebSocket_MisbehavingAgent(t *testing.T) {
 	t.Parallel()
 	g := party("gateway")
-	said := func(kind, id, payload string) string {
+	answer := func(kind, id, payload string) string {
 		return `{"version":"0.1.0","msg_type":"` + kind + `","id":"880e8400-e29b-41d4-a716-44665544000` + id + `","timestamp":1728259400000,"ttl":30000,"trace_id":"` + requestID +
 			`","from_did":"` + g.DID + `","payload":` + payload + `}`
 	}
 	by := func(who wire.Identity, text string) string { return string(sign(t, who, []byte(text), form.SigDraft)) }
 	result := func(id, status string) string {
-		return said("RESULT", id, `{"intent_id":"`+requestID+`","status":"`+status+`","result":"x"}`)
+		return answer("RESULT", id, `{"intent_id":"`+requestID+`","status":"`+status+`","result":"x"}`)
 	}
 	partial, done := by(g, result("1", "partial")), by(g, result("2", "success"))
 	bad, gone := as[*transport.BadReplyError], as[*transport.UnreachableError]
@@ -376,7 +376,7 @@ func TestWebSocket_MisbehavingAgent(t *testing.T) {
 		"old":                          {says: []string{by(g, strings.Replace(result("1", "success"), "1728259400000", "1728250000000", 1))}, is: bad},
 		"evidence of another shape":    {says: []string{by(g, strings.Replace(result("1", "success"), `"status"`, `"aepb":{"ect":7},"status"`, 1))}, is: bad},
 		"routed, as brokers answer":    {says: []string{`{"status":"routed","agent_count":1}`}, is: bad},
-		"a question of another's work": {says: []string{by(g, said("INTENT", "1", `{"@type":"ApprovalRequest","intent_id":"x","semantics":{"description":"?"}}`))}, is: bad},
+		"a question of another's work": {says: []string{by(g, answer("INTENT", "1", `{"@type":"ApprovalRequest","intent_id":"x","semantics":{"description":"?"}}`))}, is: bad},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

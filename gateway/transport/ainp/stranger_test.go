@@ -30,10 +30,10 @@ func stranger(ctx context.Context) context.Context {
 	return transport.WithoutCaller(ctx, &problem.UnauthenticatedError{}, "192.0.2.1")
 }
 
-// unlimited is a road that asks for no identity when the limit is asked: as the
+// unlimited is a fakeHandler that asks for no identity when the limit is asked: as the
 // gateway does, which lets the address pay.
-func unlimited() *road {
-	return &road{exchange: echo, limit: func(transport.CallInfo) error { return nil }}
+func unlimited() *fakeHandler {
+	return &fakeHandler{exchange: echo, limit: func(transport.CallInfo) error { return nil }}
 }
 
 // TestAttack_StrangerMakesUsFetchPublicAddress is finding 3: each message of a
@@ -43,7 +43,7 @@ func unlimited() *road {
 func TestAttack_StrangerMakesUsFetchPublicAddress(t *testing.T) {
 	t.Parallel()
 	e := &everyone{}
-	door := newDoor(t, func(d *wire.ServerDeps) {
+	endpoint := newEndpoint(t, func(d *wire.ServerDeps) {
 		d.Keys = wire.NewKeys(e, now)
 		d.Named = func(did string) bool { return did == "did:web:victim.example" }
 	}).Handler(unlimited())
@@ -53,7 +53,7 @@ func TestAttack_StrangerMakesUsFetchPublicAddress(t *testing.T) {
 		request := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(string(sign(t, who, []byte(body), form.SigDraft))))
 		request.Header.Set("Content-Type", form.Media)
 		got := httptest.NewRecorder()
-		door.ServeHTTP(got, request.WithContext(mark(request.Context())))
+		endpoint.ServeHTTP(got, request.WithContext(mark(request.Context())))
 		return got.Code
 	}
 	certified := func(ctx context.Context) context.Context {
@@ -69,11 +69,11 @@ func TestAttack_StrangerMakesUsFetchPublicAddress(t *testing.T) {
 	if status := send("did:web:victim.example", 50, stranger); status != http.StatusUnauthorized { // an agent's DID, and no caller's
 		t.Errorf("a stranger with a DID that stands for no caller: %d", status)
 	}
-	if e.asked != 0 {
-		t.Errorf("%d requests were sent for strangers", e.asked)
+	if e.requests != 0 {
+		t.Errorf("%d requests were sent for strangers", e.requests)
 	}
-	if status := send("did:web:victim.example", 51, certified); status != http.StatusOK || e.asked != 1 {
-		t.Errorf("a named DID: %d, %d requests", status, e.asked)
+	if status := send("did:web:victim.example", 51, certified); status != http.StatusOK || e.requests != 1 {
+		t.Errorf("a named DID: %d, %d requests", status, e.requests)
 	}
 }
 
@@ -95,8 +95,8 @@ func TestAttack_StrangerPostsLongMessages(t *testing.T) {
 		request := httptest.NewRequest(http.MethodPost, "/", body)
 		request.Header.Set("Content-Type", form.Media)
 		got := httptest.NewRecorder()
-		door := newDoor(t, func(d *wire.ServerDeps) { d.ByDID = func() bool { return known } })
-		door.Handler(unlimited()).ServeHTTP(got, request.WithContext(stranger(request.Context())))
+		endpoint := newEndpoint(t, func(d *wire.ServerDeps) { d.ByDID = func() bool { return known } })
+		endpoint.Handler(unlimited()).ServeHTTP(got, request.WithContext(stranger(request.Context())))
 		if got.Code != want || (body.bytes > 0) != known {
 			t.Errorf("callers by DID %t: got %d after %d bytes, want %d", known, got.Code, body.bytes, want)
 		}
@@ -108,11 +108,11 @@ func TestAttack_StrangerPostsLongMessages(t *testing.T) {
 // ends after thirty seconds, whatever else it says.
 func TestAttack_StrangerKeepsAWebSocket(t *testing.T) {
 	t.Parallel()
-	for name, said := range map[string]string{"silent": "", "with messages that prove nothing": note(party("alice"))} {
+	for name, text := range map[string]string{"silent": "", "with messages that prove nothing": note(party("alice"))} {
 		synctest.Test(t, func(t *testing.T) {
 			conn, began := throughPipeAs(t, unlimited(), stranger), time.Now()
-			if said != "" {
-				if got, err := says(t, conn, websocket.MessageText, said); err != nil || !strings.Contains(got, "INVALID_SIGNATURE") {
+			if text != "" {
+				if got, err := says(t, conn, websocket.MessageText, text); err != nil || !strings.Contains(got, "INVALID_SIGNATURE") {
 					t.Errorf("%s: %s, %v", name, got, err)
 				}
 			}
@@ -147,21 +147,21 @@ func TestAttack_StrangerKeepsAWebSocket(t *testing.T) {
 func TestAttack_StrangerSendsLongMessages(t *testing.T) {
 	t.Parallel()
 	const long = 512 << 10
-	door := newDoor(t, nil)
-	handler := door.Handler(unlimited())
+	endpoint := newEndpoint(t, nil)
+	handler := endpoint.Handler(unlimited())
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.SetPathValue("agent", "chef")
 		handler.ServeHTTP(w, r.WithContext(stranger(r.Context())))
 	}))
-	t.Cleanup(func() { door.Close(); server.Close() })
+	t.Cleanup(func() { endpoint.Close(); server.Close() })
 	padded := func(n string) string {
 		return string(sign(t, party("alice"), []byte(strings.Replace(strings.Replace(note(party("alice")), requestID, requestID[:35]+n, 1), `"hi"`, `"`+strings.Repeat("x", long)+`"`, 1)), form.SigDraft))
 	}
-	conn := dialDoor(t, "ws"+strings.TrimPrefix(server.URL, "http"))
+	conn := dialEndpoint(t, "ws"+strings.TrimPrefix(server.URL, "http"))
 	if got, err := says(t, conn, websocket.MessageText, padded("1")); err == nil {
 		t.Errorf("a stranger's long message is read: %s", got[:min(len(got), 100)])
 	}
-	conn = dialDoor(t, "ws"+strings.TrimPrefix(server.URL, "http"))
+	conn = dialEndpoint(t, "ws"+strings.TrimPrefix(server.URL, "http"))
 	conn.SetReadLimit(2 * long)
 	for n, text := range []string{numbered(t, party("alice"), "2"), padded("3")} {
 		if got, err := says(t, conn, websocket.MessageText, text); err != nil || !strings.Contains(got, `"status":"success"`) {
@@ -172,13 +172,13 @@ func TestAttack_StrangerSendsLongMessages(t *testing.T) {
 
 // slowHost answers when it is let, and counts what it is asked at once.
 type slowHost struct {
-	release    chan struct{}
-	asked, now atomic.Int64
-	most       atomic.Int64
+	release       chan struct{}
+	requests, now atomic.Int64
+	most          atomic.Int64
 }
 
 func (s *slowHost) DoAs(r *http.Request, _ ect.Identity) (*http.Response, error) {
-	s.asked.Add(1)
+	s.requests.Add(1)
 	if n := s.now.Add(1); n > s.most.Load() {
 		s.most.Store(n)
 	}
@@ -212,8 +212,8 @@ func TestDIDDocument_LookupsAreBounded(t *testing.T) {
 			})
 		}
 		synctest.Wait()
-		if s.asked.Load() != 8 || found.Load() != 0 {
-			t.Errorf("%d requests to one host at once, want 8", s.asked.Load())
+		if s.requests.Load() != 8 || found.Load() != 0 {
+			t.Errorf("%d requests to one host at once, want 8", s.requests.Load())
 		}
 		if _, err := keys.Resolve(t.Context(), "did:web:a.example:99"); err == nil {
 			t.Error("a ninth is sent")
@@ -244,8 +244,8 @@ func TestAttack_CallerBreaksOffLookups(t *testing.T) {
 		synctest.Wait()
 		close(s.release)
 		group.Wait()
-		if got, err := keys.Resolve(t.Context(), "did:web:a.example:x"); err != nil || len(got) != 1 || s.asked.Load() != 1 {
-			t.Errorf("afterwards: %x, %v, %d requests", got, err, s.asked.Load())
+		if got, err := keys.Resolve(t.Context(), "did:web:a.example:x"); err != nil || len(got) != 1 || s.requests.Load() != 1 {
+			t.Errorf("afterwards: %x, %v, %d requests", got, err, s.requests.Load())
 		}
 	})
 }
@@ -268,14 +268,14 @@ func TestLimit_OncePerMessage(t *testing.T) {
 		"message, by signature":   {sign(t, a, []byte(note(a)), form.SigDraft), nobody(), 2},
 	} {
 		var limits atomic.Int32
-		r := &road{exchange: echo, limit: func(transport.CallInfo) error { limits.Add(1); return nil }}
-		if got := post(newDoor(t, nil).Handler(r), tc.body, tc.caller); got.Code >= http.StatusInternalServerError || limits.Load() != tc.limits {
+		r := &fakeHandler{exchange: echo, limit: func(transport.CallInfo) error { limits.Add(1); return nil }}
+		if got := post(newEndpoint(t, nil).Handler(r), tc.body, tc.caller); got.Code >= http.StatusInternalServerError || limits.Load() != tc.limits {
 			t.Errorf("%s: got %d %s, asked the limit %d times", name, got.Code, got.Body, limits.Load())
 		}
 	}
 	var limits atomic.Int32
-	r := &road{exchange: echo, limit: func(transport.CallInfo) error { limits.Add(1); return nil }}
-	conn := dialDoor(t, socketDoor(t, r, known, wire.SocketConfig{}))
+	r := &fakeHandler{exchange: echo, limit: func(transport.CallInfo) error { limits.Add(1); return nil }}
+	conn := dialEndpoint(t, socketEndpoint(t, r, known, wire.SocketConfig{}))
 	for n := range int32(2) {
 		if got, err := says(t, conn, websocket.MessageText, numbered(t, a, strconv.Itoa(int(n)+1))); err != nil || limits.Load() != n+2 {
 			t.Errorf("message %d: got %s, %v, asked the limit %d times", n, got, err, limits.Load())

@@ -37,7 +37,7 @@ const (
 type book struct {
 	mu      sync.Mutex
 	answers map[string][][]string
-	asked   int
+	queries int
 }
 
 func names(host string, answers ...[]string) *book {
@@ -47,7 +47,7 @@ func names(host string, answers ...[]string) *book {
 func (b *book) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.asked++
+	b.queries++
 	answers, ok := b.answers[host]
 	if !ok {
 		return nil, &net.DNSError{Err: "no such host", Name: host, IsNotFound: true}
@@ -322,8 +322,8 @@ func TestGuard_DNSRebinding(t *testing.T) {
 		if err := call(t, g, "https://agent.test/", ""); err != nil {
 			t.Fatal(err)
 		}
-		if resolver.asked != 1 || !slices.Equal(dialed(), []string{publicIP + ":443"}) {
-			t.Errorf("%d lookups, dialed %v", resolver.asked, dialed())
+		if resolver.queries != 1 || !slices.Equal(dialed(), []string{publicIP + ":443"}) {
+			t.Errorf("%d lookups, dialed %v", resolver.queries, dialed())
 		}
 		g.CloseIdle() // the next connection asks again, and is told something else
 		if got := reasonOf(call(t, g, "https://agent.test/", "")); got != ReasonMetadata {
@@ -348,8 +348,8 @@ func TestGuard_DNSRebinding(t *testing.T) {
 		if err := call(t, g, "https://agent.test/", ""); err != nil {
 			t.Fatal(err)
 		}
-		if resolver.asked != 1 || !slices.Equal(dialed(), []string{"93.184.215.1:443", publicIP + ":443"}) {
-			t.Errorf("%d lookups, dialed %v", resolver.asked, dialed())
+		if resolver.queries != 1 || !slices.Equal(dialed(), []string{"93.184.215.1:443", publicIP + ":443"}) {
+			t.Errorf("%d lookups, dialed %v", resolver.queries, dialed())
 		}
 	})
 }

@@ -371,15 +371,15 @@ func TestLoopback_DialDatagrams(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	room := make([]byte, 16)
+	space := make([]byte, 16)
 	for _, text := range []string{"one", "two"} {
 		if _, err := conn.Write([]byte(text)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, text := range []string{"one", "two"} {
-		if n, _, err := peer.ReadFrom(room); err != nil || string(room[:n]) != text {
-			t.Errorf("got %q, %v", room[:n], err)
+		if n, _, err := peer.ReadFrom(space); err != nil || string(space[:n]) != text {
+			t.Errorf("got %q, %v", space[:n], err)
 		}
 	}
 	for _, row := range []struct {

@@ -121,8 +121,8 @@ func TestHandler_BodiesTakeTheirLength(t *testing.T) {
 func TestHandler_RefusesBeforeTheBodyIsSent(t *testing.T) {
 	t.Parallel()
 	for version, c := range serving(t, newLimits(t, small()), reading) {
-		asked := &atomic.Bool{}
-		r, err := http.NewRequestWithContext(httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{Got100Continue: func() { asked.Store(true) }}),
+		request := &atomic.Bool{}
+		r, err := http.NewRequestWithContext(httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{Got100Continue: func() { request.Store(true) }}),
 			http.MethodPost, c.s.URL, bytes.NewReader(make([]byte, 2<<20)))
 		if err != nil {
 			t.Fatal(err)
@@ -136,8 +136,8 @@ func TestHandler_RefusesBeforeTheBodyIsSent(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = got.Body.Close()
-		if got.StatusCode != http.StatusTooManyRequests || got.Header.Get("Retry-After") == "" || asked.Load() {
-			t.Errorf("%s: %d, the body was asked for: %v", version, got.StatusCode, asked.Load())
+		if got.StatusCode != http.StatusTooManyRequests || got.Header.Get("Retry-After") == "" || request.Load() {
+			t.Errorf("%s: %d, the body was asked for: %v", version, got.StatusCode, request.Load())
 		}
 	}
 }

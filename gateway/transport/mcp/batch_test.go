@@ -20,15 +20,15 @@ import (
 	"github.com/aepb/aepb-gateway/translators/mcp"
 )
 
-// echoRoad answers each call with its own id and a token of its own; a tool
+// echoHandler answers each call with its own id and a token of its own; a tool
 // named "fail" it refuses.
-type echoRoad struct {
-	road
+type echoHandler struct {
+	handler
 	weight int // bytes of each answer and token
 }
 
-func (r *echoRoad) Exchange(ctx context.Context, c transport.Call) (transport.Answer, error) {
-	_, _ = r.road.Exchange(ctx, c)
+func (r *echoHandler) Exchange(ctx context.Context, c transport.Call) (transport.Answer, error) {
+	_, _ = r.handler.Exchange(ctx, c)
 	var in struct {
 		ID     json.RawMessage
 		Params struct{ Name string }
@@ -73,7 +73,7 @@ func ids(t *testing.T, body []byte) []string {
 // TestBatch_AnswersInOrder: one exchange for each message, and the answers in order.
 func TestBatch_AnswersInOrder(t *testing.T) {
 	t.Parallel()
-	r := &echoRoad{road: road{description: chef()}}
+	r := &echoHandler{handler: handler{description: chef()}}
 	body := " " + batchOf(
 		toolCall("1", "a"), `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`, toolCall(`"two"`, "fail"),
 		`{"jsonrpc":"2.0","id":3,"method":"ping"}`, `{"jsonrpc":"2.0","id":4,"method":"tools/list"}`, toolCall("5", "b"),
@@ -109,7 +109,7 @@ func TestBatch_AnswersInOrder(t *testing.T) {
 func TestBatch_OnlyNotifications(t *testing.T) {
 	t.Parallel()
 	notice := `{"jsonrpc":"2.0","method":"notifications/initialized"}`
-	got := knock(t, &road{}, http.MethodPost, legacyHeader(), batchOf(notice, notice))
+	got := knock(t, &handler{}, http.MethodPost, legacyHeader(), batchOf(notice, notice))
 	if got.Code != http.StatusAccepted || got.Body.Len() > 0 {
 		t.Errorf("got %d %s", got.Code, got.Body)
 	}
@@ -139,7 +139,7 @@ func TestBatch_RefusedAsAWhole(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := &road{}
+			r := &handler{}
 			got := knock(t, r, http.MethodPost, tc.header, tc.body)
 			if got.Code != http.StatusBadRequest || len(r.calls) > 0 || !strings.Contains(got.Body.String(), tc.says) {
 				t.Errorf("got %d %s", got.Code, got.Body)
@@ -156,30 +156,30 @@ func TestBatch_IsBounded(t *testing.T) {
 	for i := range 40 {
 		messages = append(messages, toolCall(fmt.Sprint(i), "a"))
 	}
-	r := &echoRoad{weight: 1000}
+	r := &echoHandler{weight: 1000}
 	got := knock(t, r, http.MethodPost, legacyHeader(), batchOf(messages...))
 	answers := ids(t, got.Body.Bytes())
 	if len(answers) != 40 || len(r.calls) != 4 || answers[3] != "3" || answers[4] != "4 -32603" {
 		t.Errorf("%d calls, answers %v", len(r.calls), answers)
 	}
-	r = &echoRoad{weight: 20}
+	r = &echoHandler{weight: 20}
 	got = knock(t, r, http.MethodPost, legacyHeader(), batchOf(messages[:30]...))
 	if n := len(got.Header().Values("Execution-Context")); n != 30 || len(r.calls) != 30 {
 		t.Errorf("%d tokens of %d calls", n, len(r.calls))
 	}
-	r = &echoRoad{weight: 0}
-	heavy := &heavyRoad{r}
+	r = &echoHandler{weight: 0}
+	heavy := &heavyHandler{r}
 	got = knock(t, heavy, http.MethodPost, legacyHeader(), batchOf(messages[:10]...))
 	if n := len(got.Header().Values("Execution-Context")); n != 6 || len(r.calls) != 10 {
 		t.Errorf("%d tokens of %d calls", n, len(r.calls))
 	}
 }
 
-// heavyRoad has tokens of 2000 bytes.
-type heavyRoad struct{ *echoRoad }
+// heavyHandler has tokens of 2000 bytes.
+type heavyHandler struct{ *echoHandler }
 
-func (h *heavyRoad) Exchange(ctx context.Context, c transport.Call) (transport.Answer, error) {
-	answer, err := h.echoRoad.Exchange(ctx, c)
+func (h *heavyHandler) Exchange(ctx context.Context, c transport.Call) (transport.Answer, error) {
+	answer, err := h.echoHandler.Exchange(ctx, c)
 	answer.Evidence = []string{strings.Repeat("x", 2000)}
 	return answer, err
 }
@@ -188,11 +188,11 @@ func (h *heavyRoad) Exchange(ctx context.Context, c transport.Call) (transport.A
 func TestBatch_FailureKeepsHTTPStatus(t *testing.T) {
 	t.Parallel()
 	two := batchOf(toolCall("1", "a"), toolCall("2", "b"))
-	got := knock(t, &road{err: &limit.ExceededError{RetryAfter: 1}}, http.MethodPost, legacyHeader(), two)
+	got := knock(t, &handler{err: &limit.ExceededError{RetryAfter: 1}}, http.MethodPost, legacyHeader(), two)
 	if got.Code != http.StatusTooManyRequests || got.Header().Get("Retry-After") == "" || len(ids(t, got.Body.Bytes())) != 2 {
 		t.Errorf("got %d %v %s", got.Code, got.Header(), got.Body)
 	}
-	got = knock(t, &road{err: &problem.UnauthenticatedError{}}, http.MethodPost, legacyHeader(), batchOf(toolCall("1", "a"), `{"jsonrpc":"2.0","id":2,"method":"ping"}`))
+	got = knock(t, &handler{err: &problem.UnauthenticatedError{}}, http.MethodPost, legacyHeader(), batchOf(toolCall("1", "a"), `{"jsonrpc":"2.0","id":2,"method":"ping"}`))
 	if got.Code != http.StatusOK || got.Header().Get("Www-Authenticate") != "" {
 		t.Errorf("got %d %v %s", got.Code, got.Header(), got.Body)
 	}
@@ -202,7 +202,7 @@ func TestBatch_FailureKeepsHTTPStatus(t *testing.T) {
 func TestBatch_EndsWithItsCaller(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
-	r := &leavingRoad{cancel: cancel}
+	r := &leavingHandler{cancel: cancel}
 	request := newKnock(ctx, http.MethodPost, legacyHeader(), batchOf(toolCall("1", "a"), toolCall("2", "b")))
 	got := answerTo(t, r, request)
 	if len(r.calls) != 1 || got.Body.Len() > 0 {
@@ -210,13 +210,13 @@ func TestBatch_EndsWithItsCaller(t *testing.T) {
 	}
 }
 
-type leavingRoad struct {
-	road
+type leavingHandler struct {
+	handler
 	cancel func()
 }
 
-func (r *leavingRoad) Exchange(ctx context.Context, c transport.Call) (transport.Answer, error) {
+func (r *leavingHandler) Exchange(ctx context.Context, c transport.Call) (transport.Answer, error) {
 	r.cancel()
 	r.answer = transporttest.Answer(translators.Wire{Body: []byte(`{}`)})
-	return r.road.Exchange(ctx, c)
+	return r.handler.Exchange(ctx, c)
 }

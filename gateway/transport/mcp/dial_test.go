@@ -293,9 +293,9 @@ func TestDial_ValidAndInvalidReplies(t *testing.T) {
 			reply, err := newDialer(t, &direct{}, nil).Dial(t.Context(), endpoint(p, mcp.Modern), seal(t, mcp.Modern, "id-1"))
 			if tc.want != "" {
 				if reply.Events != nil {
-					said, failed := drain(t, reply.Events)
-					if reply.Wire.Body, err = said[len(said)-1].Body, failed; len(said) < 2 {
-						t.Errorf("a stream of %d", len(said))
+					answer, failed := drain(t, reply.Events)
+					if reply.Wire.Body, err = answer[len(answer)-1].Body, failed; len(answer) < 2 {
+						t.Errorf("a stream of %d", len(answer))
 					}
 				}
 				if err != nil || !strings.Contains(string(reply.Wire.Body), tc.want) {
@@ -315,16 +315,16 @@ func TestDial_ValidAndInvalidReplies(t *testing.T) {
 func drain(t *testing.T, stream transport.Events) ([]translators.Wire, error) {
 	t.Helper()
 	defer func() { _ = stream.Close() }()
-	var said []translators.Wire
+	var answer []translators.Wire
 	for {
 		event, err := stream.Next(t.Context())
 		if errors.Is(err, io.EOF) {
-			return said, nil
+			return answer, nil
 		}
 		if err != nil {
-			return said, err
+			return answer, err
 		}
-		said = append(said, event.Wire)
+		answer = append(answer, event.Wire)
 	}
 }
 
@@ -655,14 +655,14 @@ func TestDescribe_PromptsAndResources(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := newPeer(t, func(w http.ResponseWriter, _ *http.Request, in incoming) {
-				said, ok := tc.prompts[in.Params.Cursor]
+				text, ok := tc.prompts[in.Params.Cursor]
 				switch {
 				case in.Method == "server/discover":
 					result(w, in, strings.Replace(discovered, `"capabilities":{"tools":{}}`, `"capabilities":`+tc.capabilities, 1))
 				case in.Method == "tools/list":
 					result(w, in, page([]string{"a"}, ""))
 				case in.Method == "prompts/list" && ok:
-					result(w, in, said)
+					result(w, in, text)
 				default:
 					failure(w, http.StatusNotFound, `"id":`+string(in.ID)+`,`, "-32601")
 				}
@@ -730,11 +730,11 @@ func TestDescribe_Freshness(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := newPeer(t, func(w http.ResponseWriter, _ *http.Request, in incoming) {
-				said := `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{"listChanged":` + tc.changes + `}},"cacheScope":"private","ttlMs":` + tc.discover + `}`
+				text := `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{"listChanged":` + tc.changes + `}},"cacheScope":"private","ttlMs":` + tc.discover + `}`
 				if in.Method == "tools/list" {
-					said = `{"resultType":"complete","tools":[],"cacheScope":"private","ttlMs":` + tc.list + `}`
+					text = `{"resultType":"complete","tools":[],"cacheScope":"private","ttlMs":` + tc.list + `}`
 				}
-				result(w, in, said)
+				result(w, in, text)
 			})
 			_, ep, err := newDialer(t, &direct{}, nil).Describe(t.Context(), endpoint(p, ""))
 			if err != nil || ep.Fresh != tc.want {

@@ -170,10 +170,10 @@ func TestDial_IncompleteStreamIsNoReply(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			said, err := drain(t, reply.Events)
+			answer, err := drain(t, reply.Events)
 			var bad *transport.BadReplyError
-			if !errors.As(err, &bad) || len(said) != 1 {
-				t.Errorf("got %v after %d", err, len(said))
+			if !errors.As(err, &bad) || len(answer) != 1 {
+				t.Errorf("got %v after %d", err, len(answer))
 			}
 		})
 	}
@@ -188,12 +188,12 @@ func TestStreamedReplies_UseOneConnection(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			addresses, heard := map[string]bool{}, make(chan struct{})
+			addresses, received := map[string]bool{}, make(chan struct{})
 			p := newPeer(t, func(w http.ResponseWriter, r *http.Request, in incoming) {
 				addresses[r.RemoteAddr] = true
 				stream(w, notice+`data: {"jsonrpc":"2.0","id":`+string(in.ID)+`,"result":`+content+"}\n\n")
 				_ = http.NewResponseController(w).Flush() // the end comes apart from the reply
-				<-heard
+				<-received
 			})
 			ends := &ending{ended: make(chan struct{}, 1)}
 			defer ends.transport.CloseIdleConnections()
@@ -209,7 +209,7 @@ func TestStreamedReplies_UseOneConnection(t *testing.T) {
 					}
 					_ = reply.Events.Close()
 				}
-				heard <- struct{}{}
+				received <- struct{}{}
 				<-ends.ended
 			}
 			if len(addresses) != 1 {

@@ -30,32 +30,32 @@ import (
 )
 
 // sessionFor is a keeper over the real entries.
-type kept struct{ *state.Entries }
+type stored struct{ *state.Entries }
 
-func newKept(t testing.TB, now func() time.Time) kept {
+func newKept(t testing.TB, now func() time.Time) stored {
 	t.Helper()
 	memory, err := state.New(state.Config{}, state.Deps{Now: now})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return kept{memory.Entries()}
+	return stored{memory.Entries()}
 }
 
-func (k kept) Get(ctx context.Context, group, id string) ([]byte, uint64, bool, error) {
+func (k stored) Get(ctx context.Context, group, id string) ([]byte, uint64, bool, error) {
 	e, ok, err := k.Entries.Get(ctx, state.EntryKey{Kind: "session", Group: group, ID: id})
 	return e.Value, e.Revision, ok, err
 }
 
-func (k kept) Swap(ctx context.Context, group, id string, old uint64, value []byte, until time.Time) (bool, error) {
+func (k stored) Swap(ctx context.Context, group, id string, old uint64, value []byte, until time.Time) (bool, error) {
 	_, ok, err := k.Entries.Swap(ctx, state.EntryKey{Kind: "session", Group: group, ID: id}, old, value, until)
 	return ok, err
 }
 
-func (k kept) Delete(ctx context.Context, group, id string) error {
+func (k stored) Delete(ctx context.Context, group, id string) error {
 	return k.Entries.Delete(ctx, state.EntryKey{Kind: "session", Group: group, ID: id})
 }
 
-func (k kept) All(ctx context.Context, group string, limit int) (map[string][]byte, error) {
+func (k stored) All(ctx context.Context, group string, limit int) (map[string][]byte, error) {
 	entries, err := k.List(ctx, "session", group, "", limit)
 	all := map[string][]byte{}
 	for _, entry := range entries {
@@ -74,9 +74,9 @@ func (c *clock) time() time.Time { c.mu.Lock(); defer c.mu.Unlock(); return c.no
 
 func (c *clock) add(d time.Duration) { c.mu.Lock(); defer c.mu.Unlock(); c.now = c.now.Add(d) }
 
-// telling is a road that answers with a stream.
-type telling struct {
-	road
+// notifying is a road that answers with a stream.
+type notifying struct {
+	handler
 	mu     sync.Mutex
 	calls  []transport.Call
 	says   []string
@@ -85,66 +85,66 @@ type telling struct {
 	closed int
 }
 
-func (r *telling) Exchange(_ context.Context, c transport.Call) (transport.Answer, error) {
+func (r *notifying) Exchange(_ context.Context, c transport.Call) (transport.Answer, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.calls = append(r.calls, c)
 	if len(r.says) == 0 {
 		return transport.Answer{}, nil
 	}
-	return transporttest.Stream(&script{road: r}, "open.e.s"), nil
+	return transporttest.Stream(&script{handler: r}, "open.e.s"), nil
 }
 
 type script struct {
-	road *telling
-	at   int
+	handler *notifying
+	at      int
 }
 
 func (s *script) Next(ctx context.Context) (transport.Event, error) {
 	s.at++
 	switch {
-	case s.at <= len(s.road.says):
-		return transport.Event{Wire: translators.Wire{Event: true, Body: []byte(s.road.says[s.at-1])}}, nil
-	case s.road.waits:
+	case s.at <= len(s.handler.says):
+		return transport.Event{Wire: translators.Wire{Event: true, Body: []byte(s.handler.says[s.at-1])}}, nil
+	case s.handler.waits:
 		<-ctx.Done()
 		return transport.Event{}, ctx.Err()
-	case s.road.broken != nil:
-		return transport.Event{}, s.road.broken
-	case s.at == len(s.road.says)+1:
+	case s.handler.broken != nil:
+		return transport.Event{}, s.handler.broken
+	case s.at == len(s.handler.says)+1:
 		return transport.Event{Evidence: []string{"close.e.s"}}, nil
 	}
 	return transport.Event{}, io.EOF
 }
 
 func (s *script) Close() error {
-	s.road.mu.Lock()
-	defer s.road.mu.Unlock()
-	s.road.closed++
+	s.handler.mu.Lock()
+	defer s.handler.mu.Unlock()
+	s.handler.closed++
 	return nil
 }
 
-// house is a door over a real connection.
-type house struct {
+// building is a door over a real connection.
+type building struct {
 	*httptest.Server
-	door  *tmcp.Server
-	clock *clock
+	server *tmcp.Server
+	clock  *clock
 }
 
-func newHouse(t *testing.T, r transport.Handler) *house {
+func newBuilding(t *testing.T, r transport.Handler) *building {
 	t.Helper()
 	c := &clock{now: time.Unix(1_000_000, 0)}
-	door, err := tmcp.NewServer(tmcp.ServerDeps{Form: mcp.New(translators.Config{}), Keeper: newKept(t, c.time), Now: c.time})
+	endpoint, err := tmcp.NewServer(tmcp.ServerDeps{Form: mcp.New(translators.Config{}), Keeper: newKept(t, c.time), Now: c.time})
 	if err != nil {
 		t.Fatal(err)
 	}
 	mux := http.NewServeMux()
-	mux.Handle("/agents/{agent}/mcp", door.Handler(r))
-	h := &house{httptest.NewServer(mux), door, c}
+	mux.Handle("/agents/{agent}/mcp", endpoint.Handler(r))
+	h := &building{httptest.NewServer(mux), endpoint, c}
 	t.Cleanup(h.Close)
 	return h
 }
 
-func (h *house) do(t *testing.T, method, session, body string, more ...string) (*http.Response, string) {
+func (h *building) do(t *testing.T, method, session, body string, more ...string) (*http.Response, string) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, h.URL+"/agents/chef/mcp", strings.NewReader(body))
 	if err != nil {
@@ -163,27 +163,27 @@ func (h *house) do(t *testing.T, method, session, body string, more ...string) (
 		t.Fatal(err)
 	}
 	defer func() { _ = response.Body.Close() }()
-	said, err := io.ReadAll(response.Body)
+	content, err := io.ReadAll(response.Body)
 	if err != nil {
-		said = append(said, "BROKEN"...)
+		content = append(content, "BROKEN"...)
 	}
-	return response, string(said)
+	return response, string(content)
 }
 
 const hello = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{}},"clientInfo":{"name":"c","version":"1"}}}`
 
 func TestSession_Lifecycle(t *testing.T) {
 	t.Parallel()
-	r := &telling{road: road{description: chef()}, says: []string{`{"jsonrpc":"2.0","id":2,"result":{"content":[]}}`}}
-	h := newHouse(t, r)
+	r := &notifying{handler: handler{description: chef()}, says: []string{`{"jsonrpc":"2.0","id":2,"result":{"content":[]}}`}}
+	h := newBuilding(t, r)
 	first, _ := h.do(t, http.MethodPost, "", hello)
 	id := first.Header.Get("Mcp-Session-Id")
 	if first.StatusCode != http.StatusOK || len(id) < 20 {
 		t.Fatalf("got %d, session %q", first.StatusCode, id)
 	}
 	call := `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"t"}}`
-	if got, said := h.do(t, http.MethodPost, id, call); got.StatusCode != http.StatusOK {
-		t.Fatalf("got %d %s", got.StatusCode, said)
+	if got, text := h.do(t, http.MethodPost, id, call); got.StatusCode != http.StatusOK {
+		t.Fatalf("got %d %s", got.StatusCode, text)
 	}
 	c := r.calls[0]
 	if c.Session != id || !c.Detached || c.Wire.Version != mcp.Legacy || !slices.Equal(c.CanAnswer, []canonical.Mode{canonical.ModeForm}) {
@@ -197,8 +197,8 @@ func TestSession_Lifecycle(t *testing.T) {
 	}
 	for range 5 { // used, it lives on
 		h.clock.add(20 * time.Minute)
-		if got, said := h.do(t, http.MethodPost, id, `{"jsonrpc":"2.0","id":3,"method":"ping"}`); got.StatusCode != http.StatusOK {
-			t.Fatalf("got %d %s", got.StatusCode, said)
+		if got, text := h.do(t, http.MethodPost, id, `{"jsonrpc":"2.0","id":3,"method":"ping"}`); got.StatusCode != http.StatusOK {
+			t.Fatalf("got %d %s", got.StatusCode, text)
 		}
 	}
 	for name, status := range map[string]int{"unknown": 404, strings.Repeat("x", 100): 404} {
@@ -231,13 +231,13 @@ func TestSession_Lifecycle(t *testing.T) {
 func TestSession_LeastRecentlyUsedEnds(t *testing.T) {
 	t.Parallel()
 	const ping = `{"jsonrpc":"2.0","id":3,"method":"ping"}`
-	h := newHouse(t, &telling{road: road{description: chef()}})
+	h := newBuilding(t, &notifying{handler: handler{description: chef()}})
 	begin := func() string {
 		h.clock.add(time.Second)
-		got, said := h.do(t, http.MethodPost, "", hello)
+		got, text := h.do(t, http.MethodPost, "", hello)
 		id := got.Header.Get("Mcp-Session-Id")
 		if id == "" {
-			t.Fatalf("no session: %d %s", got.StatusCode, said)
+			t.Fatalf("no session: %d %s", got.StatusCode, text)
 		}
 		return id
 	}
@@ -246,8 +246,8 @@ func TestSession_LeastRecentlyUsedEnds(t *testing.T) {
 		ids = append(ids, begin())
 	}
 	h.clock.add(6 * time.Minute)
-	if got, said := h.do(t, http.MethodPost, ids[0], ping); got.StatusCode != http.StatusOK {
-		t.Errorf("the first, before there are too many: %d %s", got.StatusCode, said)
+	if got, text := h.do(t, http.MethodPost, ids[0], ping); got.StatusCode != http.StatusOK {
+		t.Errorf("the first, before there are too many: %d %s", got.StatusCode, text)
 	}
 	ids = append(ids, begin(), begin())
 	for i, want := range map[int]int{0: 200, 1: 404, 2: 404, 3: 200, len(ids) - 2: 200, len(ids) - 1: 200} {
@@ -276,15 +276,15 @@ func TestServer_StreamOutcomes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := &telling{road: road{description: chef()}, says: tc.says, broken: tc.broken}
-			h := newHouse(t, r)
+			r := &notifying{handler: handler{description: chef()}, says: tc.says, broken: tc.broken}
+			h := newBuilding(t, r)
 			var more []string
 			if tc.accept != "" {
 				more = []string{"Accept", tc.accept}
 			}
-			got, said := h.do(t, http.MethodPost, "", `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"t"}}`, more...)
-			if !strings.Contains(said, tc.want) {
-				t.Errorf("got %q, want %q", said, tc.want)
+			got, text := h.do(t, http.MethodPost, "", `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"t"}}`, more...)
+			if !strings.Contains(text, tc.want) {
+				t.Errorf("got %q, want %q", text, tc.want)
 			}
 			if tc.trailer != "" {
 				if diff := cmp.Diff([]string{tc.trailer}, got.Trailer.Values("Execution-Context")); diff != "" || got.Header.Get("Execution-Context") != "open.e.s" {
@@ -304,8 +304,8 @@ func TestServer_StreamOutcomes(t *testing.T) {
 // gone. What it still reads is no stream that ended properly.
 func TestServer_HalfClosedClientIsGone(t *testing.T) {
 	t.Parallel()
-	r := &telling{road: road{description: chef()}, says: []string{`{"jsonrpc":"2.0","method":"notifications/progress","params":{}}`}, waits: true}
-	h := newHouse(t, r)
+	r := &notifying{handler: handler{description: chef()}, says: []string{`{"jsonrpc":"2.0","method":"notifications/progress","params":{}}`}, waits: true}
+	h := newBuilding(t, r)
 	conn, err := net.Dial("tcp", h.Listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)
@@ -325,19 +325,19 @@ func TestServer_HalfClosedClientIsGone(t *testing.T) {
 	if half, ok := conn.(*net.TCPConn); !ok || half.CloseWrite() != nil {
 		t.Fatal("the connection has no halves")
 	}
-	if said, err := io.ReadAll(response.Body); err == nil {
-		t.Errorf("a stream without its reply ended properly: %q", said)
+	if content, err := io.ReadAll(response.Body); err == nil {
+		t.Errorf("a stream without its reply ended properly: %q", content)
 	}
 }
 
 // shaky is a road whose state is away at first.
 type shaky struct {
-	telling
+	notifying
 	fails int
 }
 
 func (r *shaky) Exchange(ctx context.Context, c transport.Call) (transport.Answer, error) {
-	answer, err := r.telling.Exchange(ctx, c)
+	answer, err := r.notifying.Exchange(ctx, c)
 	if len(r.calls) <= r.fails {
 		return transport.Answer{}, &problem.RecordingError{}
 	}
@@ -363,7 +363,7 @@ func TestServer_RetriesAnswersUntilStateIsAvailable(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				r, began := &shaky{telling: telling{road: road{description: chef()}}, fails: tc.fails}, time.Now()
+				r, began := &shaky{notifying: notifying{handler: handler{description: chef()}}, fails: tc.fails}, time.Now()
 				got := knock(t, r, http.MethodPost, legacyHeader(), tc.body)
 				if took := time.Since(began); got.Code != tc.status || len(r.calls) != tc.tries || took > tc.lasts {
 					t.Errorf("%d %s after %d tries and %v", got.Code, got.Body, len(r.calls), took)
@@ -376,7 +376,7 @@ func TestServer_RetriesAnswersUntilStateIsAvailable(t *testing.T) {
 // TestServer_CloseEndsIdleStream: a stream on which nothing is said ends with the door.
 func TestServer_CloseEndsIdleStream(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, &telling{road: road{description: chef()}})
+	h := newBuilding(t, &notifying{handler: handler{description: chef()}})
 	first, _ := h.do(t, http.MethodPost, "", hello)
 	id := first.Header.Get("Mcp-Session-Id")
 	if got, _ := h.do(t, http.MethodGet, id, "", "Accept", "application/json"); got.StatusCode != http.StatusNotAcceptable {
@@ -396,9 +396,9 @@ func TestServer_CloseEndsIdleStream(t *testing.T) {
 	if response.StatusCode != http.StatusOK || response.Header.Get("Content-Type") != "text/event-stream" {
 		t.Errorf("got %d %s", response.StatusCode, response.Header)
 	}
-	h.door.Close()
-	if said, err := io.ReadAll(response.Body); err != nil || len(said) > 0 {
-		t.Errorf("got %q, %v", said, err)
+	h.server.Close()
+	if body, err := io.ReadAll(response.Body); err != nil || len(body) > 0 {
+		t.Errorf("got %q, %v", body, err)
 	}
 }
 

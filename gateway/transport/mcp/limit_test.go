@@ -26,7 +26,7 @@ func (untouched) Close() error { return nil }
 // Whoever asks too often gets no work done, not even the reading of a body.
 func TestLimit_BeforeBody(t *testing.T) {
 	t.Parallel()
-	r := &road{full: &limit.ExceededError{}}
+	r := &handler{full: &limit.ExceededError{}}
 	request := newKnock(t.Context(), http.MethodPost, modernHeader("tools/call", "echo"), "")
 	request.Body = untouched{t}
 	if w := answerTo(t, r, request); w.Code != http.StatusTooManyRequests || len(r.calls) > 0 || len(r.limits) != 1 {
@@ -47,7 +47,7 @@ func TestServer_OwnAnswersNeedAdmission(t *testing.T) {
 		body     string
 		stranger error
 		status   int
-		asked    int // for admission, and the limit before each
+		queries  int // for admission, and the limit before each
 	}{
 		"ping":                     {ping, nil, 200, 1},
 		"notification":             {notice, nil, 202, 1},
@@ -56,9 +56,9 @@ func TestServer_OwnAnswersNeedAdmission(t *testing.T) {
 		"broken, a stranger":       {"{", &policy.Forbidden{}, 403, 1},
 		"a batch is one each":      {batch, nil, 200, 2},
 	} {
-		r := &road{stranger: tc.stranger}
+		r := &handler{stranger: tc.stranger}
 		w := knock(t, r, http.MethodPost, legacyHeader(), tc.body)
-		if w.Code != tc.status || len(r.limits) != tc.asked || len(r.admissions) != tc.asked {
+		if w.Code != tc.status || len(r.limits) != tc.queries || len(r.admissions) != tc.queries {
 			t.Errorf("%s: got %d %s, asked the limit %d times, for admission %d times", name, w.Code, w.Body, len(r.limits), len(r.admissions))
 			continue
 		}
@@ -68,7 +68,7 @@ func TestServer_OwnAnswersNeedAdmission(t *testing.T) {
 			}
 		}
 	}
-	r := &road{}
+	r := &handler{}
 	knock(t, r, http.MethodPost, modernHeader("tools/call", "echo"), callBody)
 	knock(t, r, http.MethodPost, modernHeader("tools/list", ""), `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{`+meta+`}}`)
 	if len(r.calls) != 1 || !r.calls[0].Pass.Valid() || len(r.inquiries) != 1 || !r.inquiries[0].Pass.Valid() || len(r.limits) != 2 {
@@ -78,7 +78,7 @@ func TestServer_OwnAnswersNeedAdmission(t *testing.T) {
 
 // scarce refuses what comes after so many requests.
 type scarce struct {
-	road
+	handler
 	left int
 }
 
@@ -86,7 +86,7 @@ func (r *scarce) Limit(ctx context.Context, q transport.CallInfo) (limit.Pass, e
 	if r.left--; r.left < 0 {
 		r.full = &limit.ExceededError{Scope: limit.ScopeIdentity}
 	}
-	return r.road.Limit(ctx, q)
+	return r.handler.Limit(ctx, q)
 }
 
 // Each message of a batch is one request. What cannot be read costs nothing, except as the
@@ -102,7 +102,7 @@ func TestBatch_TakesOneRequestForEachMessage(t *testing.T) {
 		"each":       {batchOf(toolCall("1", "a"), ping, list, toolCall("4", "b")), 4, 2, 1},
 		"unreadable": {batchOf(`{}`, toolCall("1", "a"), `{}`, list), 3, 1, 1},
 	} {
-		r := &road{}
+		r := &handler{}
 		if got := knock(t, r, http.MethodPost, legacyHeader(), tc.body); got.Code != http.StatusOK || len(r.limits) != tc.limits || len(r.calls) != tc.calls || len(r.inquiries) != tc.inquiries {
 			t.Errorf("%s: got %d %s, asked the limit %d times, %d calls, %d inquiries", name, got.Code, got.Body, len(r.limits), len(r.calls), len(r.inquiries))
 		}

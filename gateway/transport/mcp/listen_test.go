@@ -19,7 +19,7 @@ import (
 
 // unheard is a road whose agent says things until somebody leaves.
 type unheard struct {
-	road
+	handler
 	says   chan string
 	calls  chan transport.Call
 	closed chan struct{}
@@ -30,23 +30,23 @@ func (r *unheard) Exchange(_ context.Context, c transport.Call) (transport.Answe
 	return transporttest.Stream(spoken{r}, "open.e.s"), nil
 }
 
-type spoken struct{ road *unheard }
+type spoken struct{ handler *unheard }
 
 func (s spoken) Next(ctx context.Context) (transport.Event, error) {
 	select {
-	case said := <-s.road.says:
+	case text := <-s.handler.says:
 		e := transport.Event{}
-		e.Wire.Body, e.Wire.Event = []byte(said), true
+		e.Wire.Body, e.Wire.Event = []byte(text), true
 		return e, nil
 	case <-ctx.Done():
 		return transport.Event{}, ctx.Err()
 	}
 }
 
-func (s spoken) Close() error { s.road.closed <- struct{}{}; return nil }
+func (s spoken) Close() error { s.handler.closed <- struct{}{}; return nil }
 
 // listen opens the stream of a session.
-func (h *house) listen(t *testing.T, session string) *http.Response {
+func (h *building) listen(t *testing.T, session string) *http.Response {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, h.URL+"/agents/chef/mcp", http.NoBody)
 	if err != nil {
@@ -66,8 +66,8 @@ func (h *house) listen(t *testing.T, session string) *http.Response {
 // how it ends.
 func TestServer_OneStreamPerSession(t *testing.T) {
 	t.Parallel()
-	r := &unheard{road: road{description: chef()}, says: make(chan string), calls: make(chan transport.Call, 9), closed: make(chan struct{}, 9)}
-	h := newHouse(t, r)
+	r := &unheard{handler: handler{description: chef()}, says: make(chan string), calls: make(chan transport.Call, 9), closed: make(chan struct{}, 9)}
+	h := newBuilding(t, r)
 	begin := func() string {
 		first, _ := h.do(t, http.MethodPost, "", hello)
 		return first.Header.Get("Mcp-Session-Id")
@@ -82,12 +82,12 @@ func TestServer_OneStreamPerSession(t *testing.T) {
 		t.Errorf("evidence %q", got)
 	}
 	young := h.listen(t, id)
-	if said, err := io.ReadAll(old.Body); err != nil || len(said) > 0 {
-		t.Errorf("the first stream: %q, %v", said, err)
+	if body, err := io.ReadAll(old.Body); err != nil || len(body) > 0 {
+		t.Errorf("the first stream: %q, %v", body, err)
 	}
 	in := bufio.NewReader(young.Body)
-	for _, said := range []string{`{"jsonrpc":"2.0","id":1,"result":{}}`, `{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`} {
-		r.says <- said // an answer to nothing is for nobody
+	for _, text := range []string{`{"jsonrpc":"2.0","id":1,"result":{}}`, `{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`} {
+		r.says <- text // an answer to nothing is for nobody
 	}
 	line, err := in.ReadString(0x0a)
 	data, _ := in.ReadString(0x0a)
@@ -101,9 +101,9 @@ func TestServer_OneStreamPerSession(t *testing.T) {
 		t.Errorf("after the end of its session: %v", err)
 	}
 	last := h.listen(t, begin())
-	h.door.Close()
-	if said, err := io.ReadAll(last.Body); err != nil || len(said) > 0 {
-		t.Errorf("got %q, %v", said, err)
+	h.server.Close()
+	if body, err := io.ReadAll(last.Body); err != nil || len(body) > 0 {
+		t.Errorf("got %q, %v", body, err)
 	}
 	for range 3 {
 		select {
@@ -128,7 +128,7 @@ func sealedGet(t *testing.T) transport.Sealed {
 func TestListen_ResumesAfterServerFaults(t *testing.T) {
 	t.Parallel()
 	server := newLegacy(mcp.Legacy)
-	var asked atomic.Int32
+	var request atomic.Int32
 	pongs := make(chan struct{}, 1)
 	ctx, enough := context.WithCancel(t.Context())
 	defer enough()
@@ -140,7 +140,7 @@ func TestListen_ResumesAfterServerFaults(t *testing.T) {
 			server.serve(w, r, in)
 			return
 		}
-		switch asked.Add(1) {
+		switch request.Add(1) {
 		case 1:
 			stream(w, "id: 7\nretry: 1\n"+`data: {"jsonrpc":"2.0","id":"p","method":"ping"}`+"\n\n"+`data: {"jsonrpc":"2.0","id":9,"result":{}}`+"\n\n")
 		case 2:
@@ -178,7 +178,7 @@ func TestListen_ResumesAfterServerFaults(t *testing.T) {
 	if err := reply.Events.Close(); err != nil {
 		t.Error(err)
 	}
-	if n := asked.Load(); n != 5 {
+	if n := request.Load(); n != 5 {
 		t.Errorf("asked %d times", n)
 	}
 }
@@ -195,14 +195,14 @@ func alone(p *peer) transport.Endpoint {
 func TestListen_SessionOfOneStream(t *testing.T) {
 	t.Parallel()
 	server := newLegacy(mcp.Legacy)
-	var asked atomic.Int32
+	var request atomic.Int32
 	p := newPeer(t, func(w http.ResponseWriter, r *http.Request, in incoming) {
 		switch {
 		case r.Method == http.MethodDelete:
 			w.WriteHeader(http.StatusNoContent)
 		case r.Method != http.MethodGet:
 			server.serve(w, r, in)
-		case asked.Add(1) == 1:
+		case request.Add(1) == 1:
 			stream(w, "retry: 1\n"+`data: {"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`+"\n\n")
 		default:
 			w.WriteHeader(http.StatusNotFound)
@@ -210,8 +210,8 @@ func TestListen_SessionOfOneStream(t *testing.T) {
 	})
 	d := newDialer(t, &direct{}, nil)
 	reply, err := d.Dial(t.Context(), alone(p), sealedGet(t))
-	if err != nil || reply.Events == nil || asked.Load() != 1 {
-		t.Fatalf("%+v, %v, asked %d times", reply, err, asked.Load())
+	if err != nil || reply.Events == nil || request.Load() != 1 {
+		t.Fatalf("%+v, %v, asked %d times", reply, err, request.Load())
 	}
 	if event, err := reply.Events.Next(t.Context()); err != nil || !strings.Contains(string(event.Wire.Body), "list_changed") {
 		t.Errorf("got %s, %v", event.Wire.Body, err)

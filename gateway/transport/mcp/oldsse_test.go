@@ -106,7 +106,7 @@ func (*line) Close() error { return nil }
 type oldPlace struct {
 	*httptest.Server
 	close  func()
-	keeper kept
+	keeper stored
 }
 
 func newOldPlace(t *testing.T, r transport.Handler) *oldPlace {

@@ -24,7 +24,7 @@ import (
 
 // shared is a keeper of several doors, which may be away.
 type shared struct {
-	kept
+	stored
 	away atomic.Bool
 }
 
@@ -32,18 +32,18 @@ func (s *shared) Get(ctx context.Context, group, id string) ([]byte, uint64, boo
 	if s.away.Load() {
 		return nil, 0, false, errors.New("away")
 	}
-	return s.kept.Get(ctx, group, id)
+	return s.stored.Get(ctx, group, id)
 }
 
 // replica is one door of several with the same keeper.
 func (s *shared) replica(t *testing.T, r transport.Handler) http.Handler {
 	t.Helper()
-	door, err := tmcp.NewServer(tmcp.ServerDeps{Form: mcp.New(translators.Config{}), Keeper: s, Now: time.Now})
+	endpoint, err := tmcp.NewServer(tmcp.ServerDeps{Form: mcp.New(translators.Config{}), Keeper: s, Now: time.Now})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(door.Close)
-	return door.Handler(r)
+	t.Cleanup(endpoint.Close)
+	return endpoint.Handler(r)
 }
 
 // visitor is somebody at the door of an agent.
@@ -84,27 +84,27 @@ func TestSession_BelongsToItsCaller(t *testing.T) {
 		"another agent":            {visitor{caller("spiffe://td/a"), "192.0.2.1", "chef"}, visitor{caller("spiffe://td/a"), "192.0.2.1", "baker"}},
 		"a nameless one elsewhere": {visitor{nameless, "192.0.2.1", "chef"}, visitor{nameless, "192.0.2.2", "chef"}},
 	} {
-		keeper := &shared{kept: newKept(t, time.Now)}
-		door := keeper.replica(t, &telling{road: road{description: chef()}})
-		id := c.owner.ask(t, door, http.MethodPost, "", hello).Header().Get("Mcp-Session-Id")
+		keeper := &shared{stored: newKept(t, time.Now)}
+		endpoint := keeper.replica(t, &notifying{handler: handler{description: chef()}})
+		id := c.owner.ask(t, endpoint, http.MethodPost, "", hello).Header().Get("Mcp-Session-Id")
 		if id == "" {
 			t.Fatalf("%s: no session", name)
 		}
 		for method, body := range map[string]string{http.MethodPost: ping, http.MethodGet: "", http.MethodDelete: ""} {
-			if got := c.other.ask(t, door, method, id, body); got.Code != http.StatusNotFound {
+			if got := c.other.ask(t, endpoint, method, id, body); got.Code != http.StatusNotFound {
 				t.Errorf("%s: %s is answered with %d %s", name, method, got.Code, got.Body)
 			}
 		}
-		if got := c.owner.ask(t, door, http.MethodPost, id, ping); got.Code != http.StatusOK {
+		if got := c.owner.ask(t, endpoint, http.MethodPost, id, ping); got.Code != http.StatusOK {
 			t.Errorf("%s: its owner has %d %s", name, got.Code, got.Body)
 		}
 	}
 	elsewhere := visitor{caller("spiffe://td/a"), "192.0.2.1", "chef"}
-	keeper := &shared{kept: newKept(t, time.Now)}
-	door := keeper.replica(t, &telling{road: road{description: chef()}})
-	id := elsewhere.ask(t, door, http.MethodPost, "", hello).Header().Get("Mcp-Session-Id")
+	keeper := &shared{stored: newKept(t, time.Now)}
+	endpoint := keeper.replica(t, &notifying{handler: handler{description: chef()}})
+	id := elsewhere.ask(t, endpoint, http.MethodPost, "", hello).Header().Get("Mcp-Session-Id")
 	elsewhere.address = "192.0.2.2"
-	if got := elsewhere.ask(t, door, http.MethodPost, id, ping); got.Code != http.StatusOK {
+	if got := elsewhere.ask(t, endpoint, http.MethodPost, id, ping); got.Code != http.StatusOK {
 		t.Errorf("who has a name may move: %d %s", got.Code, got.Body)
 	}
 }
@@ -114,8 +114,8 @@ func TestSession_BelongsToItsCaller(t *testing.T) {
 func TestSession_StreamEndsWithIt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		keeper := &shared{kept: newKept(t, time.Now)}
-		r := &telling{road: road{description: chef()}}
+		keeper := &shared{stored: newKept(t, time.Now)}
+		r := &notifying{handler: handler{description: chef()}}
 		here, there := keeper.replica(t, r), keeper.replica(t, r)
 		v := visitor{caller("spiffe://td/a"), "192.0.2.1", "chef"}
 		id := v.ask(t, here, http.MethodPost, "", hello).Header().Get("Mcp-Session-Id")
@@ -145,7 +145,7 @@ func TestSession_StreamEndsWithIt(t *testing.T) {
 
 // guarded is a road on which somebody is not let in any more.
 type guarded struct {
-	telling
+	notifying
 	limit, admit error
 }
 
@@ -159,25 +159,25 @@ func (g *guarded) Admit(context.Context, transport.CallInfo) error { return g.ad
 // whoever is over his limit is so without a body too.
 func TestSession_StreamAndDeleteNeedPermission(t *testing.T) {
 	t.Parallel()
-	r := &guarded{telling: telling{road: road{description: chef()}}}
-	door := (&shared{kept: newKept(t, time.Now)}).replica(t, r)
+	r := &guarded{notifying: notifying{handler: handler{description: chef()}}}
+	endpoint := (&shared{stored: newKept(t, time.Now)}).replica(t, r)
 	v := visitor{caller("spiffe://td/a"), "192.0.2.1", "chef"}
-	id := v.ask(t, door, http.MethodPost, "", hello).Header().Get("Mcp-Session-Id")
+	id := v.ask(t, endpoint, http.MethodPost, "", hello).Header().Get("Mcp-Session-Id")
 	for _, method := range []string{http.MethodGet, http.MethodDelete} {
 		r.limit, r.admit = nil, &policy.Forbidden{Agent: "chef"}
-		if got := v.ask(t, door, method, id, ""); got.Code != http.StatusForbidden {
+		if got := v.ask(t, endpoint, method, id, ""); got.Code != http.StatusForbidden {
 			t.Errorf("%s, not admitted: %d %s", method, got.Code, got.Body)
 		}
 		r.limit, r.admit = &limit.ExceededError{RetryAfter: time.Minute}, nil
-		if got := v.ask(t, door, method, id, ""); got.Code != http.StatusTooManyRequests || got.Header().Get("Retry-After") != "60" {
+		if got := v.ask(t, endpoint, method, id, ""); got.Code != http.StatusTooManyRequests || got.Header().Get("Retry-After") != "60" {
 			t.Errorf("%s, over the limit: %d %s", method, got.Code, got.Body)
 		}
 		r.limit = nil
-		if got := v.ask(t, door, method, "", ""); got.Code != http.StatusBadRequest && got.Code != http.StatusMethodNotAllowed {
+		if got := v.ask(t, endpoint, method, "", ""); got.Code != http.StatusBadRequest && got.Code != http.StatusMethodNotAllowed {
 			t.Errorf("%s, without a session: %d %s", method, got.Code, got.Body)
 		}
 	}
-	if got := v.ask(t, door, http.MethodDelete, id, ""); got.Code != http.StatusNoContent {
+	if got := v.ask(t, endpoint, http.MethodDelete, id, ""); got.Code != http.StatusNoContent {
 		t.Errorf("at last: %d %s", got.Code, got.Body)
 	}
 }

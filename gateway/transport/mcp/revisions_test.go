@@ -120,9 +120,9 @@ func TestDial_ReplyInABatch(t *testing.T) {
 			})
 			got, err := newDialer(t, &direct{}, nil).Dial(t.Context(), endpoint(p, tc.version), seal(t, tc.version, "id-1"))
 			if got.Events != nil {
-				said, failed := drain(t, got.Events)
-				if err, got.Wire = failed, said[len(said)-1]; len(said) != 4 {
-					t.Errorf("a stream of %d", len(said))
+				answer, failed := drain(t, got.Events)
+				if err, got.Wire = failed, answer[len(answer)-1]; len(answer) != 4 {
+					t.Errorf("a stream of %d", len(answer))
 				}
 			}
 			var bad *transport.BadReplyError

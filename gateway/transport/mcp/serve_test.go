@@ -26,8 +26,8 @@ import (
 	"github.com/aepb/aepb-gateway/translators/mcp"
 )
 
-// road is a Handler that gives a fixed answer and keeps the call that it got.
-type road struct {
+// handler is a Handler that gives a fixed answer and keeps the call that it got.
+type handler struct {
 	answer      transport.Answer
 	description canonical.Description
 	err         error
@@ -39,12 +39,12 @@ type road struct {
 	admissions  []transport.CallInfo // what Admit was asked
 }
 
-func (r *road) Limit(_ context.Context, i transport.CallInfo) (limit.Pass, error) {
+func (r *handler) Limit(_ context.Context, i transport.CallInfo) (limit.Pass, error) {
 	r.limits = append(r.limits, i)
 	return transporttest.Pass(r.full)
 }
 
-func (r *road) Admit(_ context.Context, i transport.CallInfo) error {
+func (r *handler) Admit(_ context.Context, i transport.CallInfo) error {
 	r.admissions = append(r.admissions, i)
 	if !i.Pass.Valid() {
 		return limit.ErrNoPass
@@ -52,7 +52,7 @@ func (r *road) Admit(_ context.Context, i transport.CallInfo) error {
 	return r.stranger
 }
 
-func (r *road) Exchange(_ context.Context, c transport.Call) (transport.Answer, error) {
+func (r *handler) Exchange(_ context.Context, c transport.Call) (transport.Answer, error) {
 	r.calls = append(r.calls, c)
 	if !c.Pass.Valid() {
 		return transport.Answer{}, limit.ErrNoPass
@@ -60,7 +60,7 @@ func (r *road) Exchange(_ context.Context, c transport.Call) (transport.Answer, 
 	return r.answer, r.err
 }
 
-func (r *road) Describe(_ context.Context, i transport.CallInfo) (*canonical.Description, error) {
+func (r *handler) Describe(_ context.Context, i transport.CallInfo) (*canonical.Description, error) {
 	r.inquiries = append(r.inquiries, i)
 	if !i.Pass.Valid() {
 		return nil, limit.ErrNoPass
@@ -98,13 +98,13 @@ func without(h http.Header, name string) http.Header {
 	return h
 }
 
-func newDoor(t testing.TB, r transport.Handler) http.Handler {
+func newEndpoint(t testing.TB, r transport.Handler) http.Handler {
 	t.Helper()
-	door, err := wire.NewServer(wire.ServerDeps{Form: mcp.New(translators.Config{BodyLimit: 1 << 12}), Version: "1.2.3"})
+	endpoint, err := wire.NewServer(wire.ServerDeps{Form: mcp.New(translators.Config{BodyLimit: 1 << 12}), Version: "1.2.3"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return door.Handler(r)
+	return endpoint.Handler(r)
 }
 
 func knock(t testing.TB, r transport.Handler, method string, h http.Header, body string) *httptest.ResponseRecorder {
@@ -124,9 +124,9 @@ func newKnock(ctx context.Context, method string, h http.Header, body string) *h
 func answerTo(t testing.TB, r transport.Handler, request *http.Request) *httptest.ResponseRecorder {
 	t.Helper()
 	recorder := httptest.NewRecorder()
-	newDoor(t, r).ServeHTTP(recorder, request)
-	said := recorder.Header()
-	if size := strconv.Itoa(recorder.Body.Len()); said.Get("Content-Type") == "application/json" && said.Get("Content-Length") != size {
+	newEndpoint(t, r).ServeHTTP(recorder, request)
+	answer := recorder.Header()
+	if size := strconv.Itoa(recorder.Body.Len()); answer.Get("Content-Type") == "application/json" && answer.Get("Content-Length") != size {
 		t.Errorf("an answer of %s bytes does not say so, and cannot leave in one piece", size)
 	}
 	return recorder
@@ -148,7 +148,7 @@ func TestServer_PassesCallToPipeline(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			reply := `{"jsonrpc":"2.0","id":"c1","result":{"content":[]}}`
-			r := &road{answer: transporttest.Answer(translators.Wire{Body: []byte(reply)}, "a.b.c", "d.e.f")}
+			r := &handler{answer: transporttest.Answer(translators.Wire{Body: []byte(reply)}, "a.b.c", "d.e.f")}
 			h := tc.header
 			h.Add("Execution-Context", "x.y.z, u.v.w")
 			h.Add("Execution-Context", "q.r.s")
@@ -227,7 +227,7 @@ func TestServer_AnswersFromTheDirectory(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := &road{description: chef()}
+			r := &handler{description: chef()}
 			got := knock(t, r, http.MethodPost, tc.header, tc.body)
 			for _, want := range append(tc.want, `"id":1`) {
 				if !strings.Contains(got.Body.String(), want) {
@@ -246,7 +246,7 @@ func TestServer_AnswersFromTheDirectory(t *testing.T) {
 
 func TestServer_AcceptsNotifications(t *testing.T) {
 	t.Parallel()
-	r := &road{}
+	r := &handler{}
 	got := knock(t, r, http.MethodPost, legacyHeader(), `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 	if got.Code != http.StatusAccepted || got.Body.Len() > 0 || len(r.calls)+len(r.inquiries) > 0 {
 		t.Errorf("got %d %q", got.Code, got.Body)
@@ -255,7 +255,7 @@ func TestServer_AcceptsNotifications(t *testing.T) {
 
 func TestToolsList_UnknownCursor(t *testing.T) {
 	t.Parallel()
-	got := knock(t, &road{}, http.MethodPost, legacyHeader(), `{"jsonrpc":"2.0","id":7,"method":"tools/list","params":{"cursor":"x"}}`)
+	got := knock(t, &handler{}, http.MethodPost, legacyHeader(), `{"jsonrpc":"2.0","id":7,"method":"tools/list","params":{"cursor":"x"}}`)
 	if got.Code != http.StatusOK || !strings.Contains(got.Body.String(), "-32602") {
 		t.Errorf("got %d %s", got.Code, got.Body)
 	}
@@ -303,7 +303,7 @@ func TestServer_Refusals(t *testing.T) {
 			if tc.method == "" {
 				tc.method = http.MethodPost
 			}
-			r := &road{}
+			r := &handler{}
 			got := knock(t, r, tc.method, tc.header, tc.body)
 			if got.Code != tc.status || len(r.calls)+len(r.inquiries) > 0 {
 				t.Errorf("got %d %s", got.Code, got.Body)
@@ -359,7 +359,7 @@ func TestServer_PipelineFailures(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := &road{err: tc.err, answer: transport.Answer{Evidence: []string{"e.r.r"}}}
+			r := &handler{err: tc.err, answer: transport.Answer{Evidence: []string{"e.r.r"}}}
 			got := knock(t, r, http.MethodPost, modernHeader("tools/call", "echo"), callBody)
 			if got.Code != tc.status {
 				t.Errorf("got %d, want %d: %s", got.Code, tc.status, got.Body)
@@ -378,7 +378,7 @@ func TestServer_PipelineFailures(t *testing.T) {
 func TestServer_AllowedOrigins(t *testing.T) {
 	t.Parallel()
 	for _, origin := range []string{"https://gw.example", "http://localhost:3000", "http://127.0.0.1", "http://[::1]:8080"} {
-		got := knock(t, &road{}, http.MethodPost, with(legacyHeader(), "Origin", origin), `{"jsonrpc":"2.0","id":1,"method":"ping"}`)
+		got := knock(t, &handler{}, http.MethodPost, with(legacyHeader(), "Origin", origin), `{"jsonrpc":"2.0","id":1,"method":"ping"}`)
 		if got.Code != http.StatusOK {
 			t.Errorf("%s: got %d", origin, got.Code)
 		}
@@ -399,17 +399,17 @@ func TestNew_IncompleteDeps(t *testing.T) {
 // HTTP error (MCP 2025-11-25, Streamable HTTP, Sending Messages to the Server, item 4).
 func TestServer_ResponseThatIsNotTaken(t *testing.T) {
 	t.Parallel()
-	unknown := &road{err: &canonical.Error{Code: canonical.CodeInvalidRequest, Message: "nothing was asked under this id"}}
+	unknown := &handler{err: &canonical.Error{Code: canonical.CodeInvalidRequest, Message: "nothing was asked under this id"}}
 	for name, tc := range map[string]struct {
-		exchanger *road
+		exchanger *handler
 		body      string
 	}{
-		"no jsonrpc":       {&road{}, `{"id":"s1","result":{"action":"accept"}}`},
-		"result and error": {&road{}, `{"jsonrpc":"2.0","id":"s1","result":{},"error":{"code":1,"message":"x"}}`},
-		"neither":          {&road{}, `{"jsonrpc":"2.0","id":"s1"}`},
-		"no id":            {&road{}, `{"jsonrpc":"2.0","result":{}}`},
-		"not an object":    {&road{}, `{"jsonrpc":"2.0","id":"s1","error":"x"}`},
-		"no object":        {&road{}, `{"jsonrpc":"2.0","id":"s1","result":7}`},
+		"no jsonrpc":       {&handler{}, `{"id":"s1","result":{"action":"accept"}}`},
+		"result and error": {&handler{}, `{"jsonrpc":"2.0","id":"s1","result":{},"error":{"code":1,"message":"x"}}`},
+		"neither":          {&handler{}, `{"jsonrpc":"2.0","id":"s1"}`},
+		"no id":            {&handler{}, `{"jsonrpc":"2.0","result":{}}`},
+		"not an object":    {&handler{}, `{"jsonrpc":"2.0","id":"s1","error":"x"}`},
+		"no object":        {&handler{}, `{"jsonrpc":"2.0","id":"s1","result":7}`},
 		"unknown":          {unknown, `{"jsonrpc":"2.0","id":"s1","result":{"action":"accept"}}`},
 	} {
 		got := knock(t, tc.exchanger, http.MethodPost, with(legacyHeader(), "Mcp-Protocol-Version", mcp.Legacy), tc.body)

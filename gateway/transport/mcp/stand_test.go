@@ -18,12 +18,12 @@ import (
 func TestStream_CountPerCallerIsBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		keeper := &shared{kept: newKept(t, time.Now)}
-		door, err := tmcp.NewServer(tmcp.ServerDeps{Form: mcp.New(translators.Config{}), Keeper: keeper, Now: time.Now, Streams: 2})
+		keeper := &shared{stored: newKept(t, time.Now)}
+		endpoint, err := tmcp.NewServer(tmcp.ServerDeps{Form: mcp.New(translators.Config{}), Keeper: keeper, Now: time.Now, Streams: 2})
 		if err != nil {
 			t.Fatal(err)
 		}
-		at := door.Handler(&telling{road: road{description: chef()}})
+		at := endpoint.Handler(&notifying{handler: handler{description: chef()}})
 		var open sync.WaitGroup
 		stream := func(v visitor, session string) *httptest.ResponseRecorder {
 			out := httptest.NewRecorder()
@@ -51,7 +51,7 @@ func TestStream_CountPerCallerIsBounded(t *testing.T) {
 		if got := stream(greedy, third); got.Code != http.StatusOK {
 			t.Errorf("after one has ended: %d %s", got.Code, got.Body)
 		}
-		door.Close()
+		endpoint.Close()
 		open.Wait()
 	})
 }

@@ -10,8 +10,8 @@ import (
 // nor an error hears that, and the call that waits for it has an error of the client's in its place.
 func TestServer_UnreadableResponseEndsItsQuestion(t *testing.T) {
 	t.Parallel()
-	r := &telling{road: road{description: chef()}}
-	h := newHouse(t, r)
+	r := &notifying{handler: handler{description: chef()}}
+	h := newBuilding(t, r)
 	first, _ := h.do(t, http.MethodPost, "", hello)
 	id := first.Header.Get("Mcp-Session-Id")
 	got, text := h.do(t, http.MethodPost, id, `{"jsonrpc":"2.0","id":"q"}`)

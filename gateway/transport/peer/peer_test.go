@@ -297,10 +297,10 @@ func TestDial_Failures(t *testing.T) {
 	}
 }
 
-type cards struct{ asked transport.Endpoint }
+type cards struct{ request transport.Endpoint }
 
 func (c *cards) Describe(_ context.Context, e transport.Endpoint) (*canonical.Description, transport.Endpoint, error) {
-	c.asked = e
+	c.request = e
 	return &canonical.Description{Name: "bob"}, e, nil
 }
 
@@ -308,8 +308,8 @@ func (c *cards) Describe(_ context.Context, e transport.Endpoint) (*canonical.De
 // endpoint all the same.
 func TestDescribe_AtTheAgentsEndpoint(t *testing.T) {
 	t.Parallel()
-	asked := &cards{}
-	d, err := New(Deps{Client: refuser{}, Cards: asked})
+	request := &cards{}
+	d, err := New(Deps{Client: refuser{}, Cards: request})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -318,8 +318,8 @@ func TestDescribe_AtTheAgentsEndpoint(t *testing.T) {
 	if err != nil || got.Name != "bob" || at.URL != e.URL || at.Binding != "slim-v1" {
 		t.Errorf("%v at %+v, %v", got, at, err)
 	}
-	if asked.asked.URL != "https://gw.example:8443/agents/bob/a2a" || asked.asked.ID != e.ID || asked.asked.Binding != "a2a-v1" {
-		t.Errorf("asked %+v", asked.asked)
+	if request.request.URL != "https://gw.example:8443/agents/bob/a2a" || request.request.ID != e.ID || request.request.Binding != "a2a-v1" {
+		t.Errorf("asked %+v", request.request)
 	}
 	if d, err = New(Deps{Client: refuser{}}); err != nil {
 		t.Fatal(err)

@@ -28,12 +28,12 @@ type host struct {
 	body     string
 	tokens   []string
 	fails    error
-	asked    *http.Request
+	request  *http.Request
 	expected ect.Identity
 }
 
 func (h *host) DoAs(r *http.Request, expected ect.Identity) (*http.Response, error) {
-	if h.asked, h.expected = r, expected; h.fails != nil {
+	if h.request, h.expected = r, expected; h.fails != nil {
 		return nil, h.fails
 	}
 	return &http.Response{StatusCode: h.status, Header: http.Header{ect.HeaderName: h.tokens}, Body: io.NopCloser(strings.NewReader(h.body))}, nil
@@ -94,11 +94,11 @@ func TestRollbackRequest_SentBesideTheEndpoint(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{request, own, "an.cest.or"}
-	if got := h.asked.Header.Values(ect.HeaderName); strings.Join(got, " ") != strings.Join(want, " ") {
+	if got := h.request.Header.Values(ect.HeaderName); strings.Join(got, " ") != strings.Join(want, " ") {
 		t.Errorf("%d tokens went along, or in another order", len(got))
 	}
-	if h.asked.URL.String() != "https://a.example:8443/.well-known/atd/rollback" || h.asked.Method != http.MethodPost || h.expected != "spiffe://example.com/a" {
-		t.Errorf("%s %s as %s", h.asked.Method, h.asked.URL, h.expected)
+	if h.request.URL.String() != "https://a.example:8443/.well-known/atd/rollback" || h.request.Method != http.MethodPost || h.expected != "spiffe://example.com/a" {
+		t.Errorf("%s %s as %s", h.request.Method, h.request.URL, h.expected)
 	}
 	if reply.Wire.Header.Get(form.Field) != result || len(reply.Evidence) != 0 {
 		t.Errorf("heard %+v", reply)

@@ -82,10 +82,10 @@ func same(t *testing.T, text []byte) string {
 // TestFrame_RoundedNumberIsALoss: a number that is no double is rounded, and that is said.
 func TestFrame_RoundedNumberIsALoss(t *testing.T) {
 	t.Parallel()
-	for number, lost := range map[string]bool{"9007199254740993": true, "0.12345678901234567890": true, "1.5": false, "1.50": true, "1.0": true, "9007199254740992": false} {
+	for number, missing := range map[string]bool{"9007199254740993": true, "0.12345678901234567890": true, "1.5": false, "1.50": true, "1.0": true, "9007199254740992": false} {
 		w := rpcWire("", `{"jsonrpc":"2.0","id":123456789012345678901234567890,"method":"SendMessage","params":{"metadata":{"n":`+number+`}}}`)
 		_, losses, err := Frame(w)
-		if err != nil || (len(losses) == 1) != lost {
+		if err != nil || (len(losses) == 1) != missing {
 			t.Errorf("%s: %v %v", number, losses, err)
 		}
 	}
@@ -107,7 +107,7 @@ func TestFrame_PlainMessagesUnchanged(t *testing.T) {
 // TestFrame_UnknownMembersAreLosses: what A2A does not define is left out, and that is said.
 func TestFrame_UnknownMembersAreLosses(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct{ body, want, lost string }{
+	for name, c := range map[string]struct{ body, want, missing string }{
 		"below": {
 			`"method":"SendMessage","params":{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"x","later":1.50}],"later":1}}`,
 			`{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"x"}]}}`, "L16 dropped /body,L29 dropped /body",
@@ -121,17 +121,17 @@ func TestFrame_UnknownMembersAreLosses(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		var lost []string
+		var missing []string
 		for _, loss := range losses {
-			lost = append(lost, loss.String())
+			missing = append(missing, loss.String())
 		}
 		back, err := Unframe(framed)
 		if err != nil {
 			t.Fatal(err)
 		}
-		var said struct{ Params json.RawMessage }
-		if err := json.Unmarshal(back.Body, &said); err != nil || same(t, said.Params) != same(t, []byte(c.want)) || strings.Join(lost, ",") != c.lost {
-			t.Errorf("%s: %s, lost %v", name, said.Params, lost)
+		var answer struct{ Params json.RawMessage }
+		if err := json.Unmarshal(back.Body, &answer); err != nil || same(t, answer.Params) != same(t, []byte(c.want)) || strings.Join(missing, ",") != c.missing {
+			t.Errorf("%s: %s, lost %v", name, answer.Params, missing)
 		}
 	}
 }
@@ -204,9 +204,9 @@ func TestUnframe_RefusesInvalidAndTooLarge(t *testing.T) {
 func TestUnframe_UnknownFieldsAreLosses(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		path, octets string
-		re           canonical.Op
-		lost         int
+		path, bytes string
+		re          canonical.Op
+		missing     int
 	}{
 		"above":       {"/x/GetTask", "\x12\x01t\xa2\x06\x01x", "", 1},
 		"below":       {"/x/SendMessage", "\x12\x04\xa2\x06\x01x", "", 1},
@@ -214,22 +214,22 @@ func TestUnframe_UnknownFieldsAreLosses(t *testing.T) {
 		"in none":     {"/x/GetTask", "\x12\x01t", "", 0},
 		"in no reply": {"/x/GetTask", "\x0a\x01t", canonical.OpTaskGet, 0},
 	} {
-		w := rpcWire(c.re, c.octets)
+		w := rpcWire(c.re, c.bytes)
 		w.Media, w.Path = MediaProto, c.path
 		got, err := Unframe(w)
-		if err != nil || len(got.Losses) != c.lost || c.lost > 0 && got.Losses[0].String() != "L29 dropped /body" {
+		if err != nil || len(got.Losses) != c.missing || c.missing > 0 && got.Losses[0].String() != "L29 dropped /body" {
 			t.Errorf("%s: lost %v, %v", name, got.Losses, err)
 		}
 	}
 }
 
-func lengthened(octets []byte) []byte {
+func lengthened(content []byte) []byte {
 	var out []byte
-	n := len(octets)
+	n := len(content)
 	for ; n >= 0x80; n >>= 7 {
 		out = append(out, byte(n)|0x80)
 	}
-	return append(append(out, byte(n)), octets...)
+	return append(append(out, byte(n)), content...)
 }
 
 // TestUnframe_ForeignStatusBecomesA2AError: a code and a text of somebody else's are an error
@@ -240,7 +240,7 @@ func TestUnframe_ForeignStatusBecomesA2AError(t *testing.T) {
 		status int
 		text   string
 		number int64
-		said   string
+		output string
 	}{
 		"named":               {5, "TaskNotFoundError: gone", -32001, "gone"},
 		"a name for another":  {3, "TaskNotFoundError: gone", -32602, "TaskNotFoundError: gone"},
@@ -251,7 +251,7 @@ func TestUnframe_ForeignStatusBecomesA2AError(t *testing.T) {
 		"no UTF-8":            {13, "\xff", -32603, "the agent failed"},
 	} {
 		got := failureOf(c.status, c.text)
-		if got.Code != c.number || got.Message != c.said || !json.Valid(got.Data) {
+		if got.Code != c.number || got.Message != c.output || !json.Valid(got.Data) {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
@@ -264,10 +264,10 @@ func FuzzUnframe_Roundtrip(f *testing.F) {
 		f.Add("/x/"+name, []byte("\x0a\x01x"), true)
 		f.Add("/x/"+name, []byte{}, false)
 	}
-	f.Fuzz(func(t *testing.T, path string, body []byte, asked bool) {
+	f.Fuzz(func(t *testing.T, path string, body []byte, requested bool) {
 		w := rpcWire("", "")
 		w.Media, w.Path, w.Body = MediaProto, path, body
-		if !asked {
+		if !requested {
 			w.Re = canonical.OpInvoke
 		}
 		got, err := Unframe(w)
@@ -277,7 +277,7 @@ func FuzzUnframe_Roundtrip(f *testing.F) {
 		if !json.Valid(got.Body) {
 			t.Fatalf("%q", got.Body)
 		}
-		if !asked {
+		if !requested {
 			return
 		}
 		again, _, err := Frame(got)

@@ -28,9 +28,9 @@ type moderator struct {
 	who  *credential.Secret
 	name name.Name
 
-	mu    sync.Mutex
-	heard []frame.Frame
-	deaf  bool // it acknowledges nothing
+	mu       sync.Mutex
+	received []frame.Frame
+	deaf     bool // it acknowledges nothing
 }
 
 func newModerator(t *testing.T, node *nodetest.Node, as string) *moderator {
@@ -57,7 +57,7 @@ func (m *moderator) Receive(wire *dataplane.Message) {
 		return
 	}
 	m.mu.Lock()
-	m.heard = append(m.heard, f)
+	m.received = append(m.received, f)
 	deaf := m.deaf
 	m.mu.Unlock()
 	if f.Kind == frame.Msg && !deaf {
@@ -95,7 +95,7 @@ func (m *moderator) invite(t *testing.T, who name.Name, id uint32, others ...nam
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	of := func(kind frame.Kind) bool {
-		return slices.ContainsFunc(m.heard, func(f frame.Frame) bool { return f.Session == id && f.Kind == kind })
+		return slices.ContainsFunc(m.received, func(f frame.Frame) bool { return f.Session == id && f.Kind == kind })
 	}
 	return of(frame.GroupAck) && !of(frame.LeaveRequest)
 }
@@ -104,19 +104,19 @@ func (m *moderator) invite(t *testing.T, who name.Name, id uint32, others ...nam
 func (m *moderator) answers() (all []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, f := range m.heard {
+	for _, f := range m.received {
 		if f.Kind == frame.Msg {
 			all = append(all, fmt.Sprintf("%d %s%s", f.Session, f.Metadata["slimrpc-code"], f.Payload.Blob))
 		}
 	}
-	m.heard = nil
+	m.received = nil
 	return all
 }
 
-// speaker answers everything with who asked.
-type speaker struct{}
+// protocol answers everything with who asked.
+type protocol struct{}
 
-func (speaker) Serve(ctx context.Context, call rpc.Call, out rpc.Responder) error {
+func (protocol) Serve(ctx context.Context, call rpc.Call, out rpc.Responder) error {
 	return out.Send(ctx, rpc.Frame{Body: []byte(call.Method + " for " + call.Subject)})
 }
 
@@ -124,7 +124,7 @@ func (speaker) Serve(ctx context.Context, call rpc.Call, out rpc.Responder) erro
 // does not call a stranger.
 func member(t *testing.T, node *nodetest.Node) *Peer {
 	t.Helper()
-	return memberOf(t, node, speaker{}, 2)
+	return memberOf(t, node, protocol{}, 2)
 }
 
 // memberOf is one with a handler, and room for so many groups.
@@ -169,7 +169,7 @@ func TestGroup_AnswersEachMember(t *testing.T) {
 			t.Fatal("it does not stay")
 		}
 		channel := named(t, "org/ns/room").With(name.ID{High: 70, Low: 1})
-		for i, said := range []struct {
+		for i, answer := range []struct {
 			body     string
 			metadata map[string]string
 			want     string
@@ -185,12 +185,12 @@ func TestGroup_AnswersEachMember(t *testing.T) {
 			{"x", map[string]string{"rpc-id": "1", "slimrpc-dir": "req", "service": "s", "method": "m"}, "70 m for org/ns/alice|70 0"},
 			{"x", map[string]string{"rpc-id": "1", "slimrpc-dir": "req", "service": "s", "method": "m", "slimrpc-timeout": "soon"}, "70 3the deadline is no time"},
 		} {
-			if err := alice.send(frame.Data(alice.to(channel, 70, uint32(i+1)), frame.Msg, frame.Payload{Blob: []byte(said.body)}, said.metadata)); err != nil {
+			if err := alice.send(frame.Data(alice.to(channel, 70, uint32(i+1)), frame.Msg, frame.Payload{Blob: []byte(answer.body)}, answer.metadata)); err != nil {
 				t.Fatal(err)
 			}
 			synctest.Wait()
-			if got := strings.Join(alice.answers(), "|"); got != said.want {
-				t.Errorf("%s %v: %q, want %q", said.body, said.metadata, got, said.want)
+			if got := strings.Join(alice.answers(), "|"); got != answer.want {
+				t.Errorf("%s %v: %q, want %q", answer.body, answer.metadata, got, answer.want)
 			}
 		}
 	})
@@ -272,7 +272,7 @@ func TestGroup_WhoMayInvite(t *testing.T) {
 		places            int
 		want              bool
 	}{{"spiffe://x/y", "", 1, true}, {"", "spiffe://x/anonymous", 1, true}, {"", "", 1, false}, {"spiffe://x/y", "", 0, false}} {
-		d := doorFor(&script{}, c.caller, c.anonymous)
+		d := endpointFor(&script{}, c.caller, c.anonymous)
 		d.node.Groups, d.node.deps = c.places, &NetworkDeps{Logger: slog.New(slog.DiscardHandler)}
 		part, takes := d.groups().(*groups)
 		if takes != (c.places > 0) || takes && part.welcome("org/ns/alice") != c.want {

@@ -21,7 +21,7 @@ import (
 // here as protobuf's own reader and writer make of it, in either direction.
 func TestPack_AgreesWithProtobufLibrary(t *testing.T) {
 	t.Parallel()
-	values, said := bodies(t), 0
+	values, reported := bodies(t), 0
 	messages := a2aproto.File_a2aproto_proto.Messages()
 	for i := range messages.Len() {
 		kind := messages.Get(i)
@@ -30,7 +30,7 @@ func TestPack_AgreesWithProtobufLibrary(t *testing.T) {
 			if protojson.Unmarshal(value, m) != nil {
 				continue
 			}
-			said++
+			reported++
 			want, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
 			if err != nil {
 				t.Fatal(err)
@@ -48,8 +48,8 @@ func TestPack_AgreesWithProtobufLibrary(t *testing.T) {
 			}
 		}
 	}
-	if said < 100 {
-		t.Errorf("%d messages of %d values", said, len(values))
+	if reported < 100 {
+		t.Errorf("%d messages of %d values", reported, len(values))
 	}
 }
 
@@ -78,9 +78,9 @@ func bodies(t *testing.T) []json.RawMessage {
 			t.Fatal(err)
 		}
 		for _, part := range archive.Files {
-			var said map[string]json.RawMessage
-			if json.Unmarshal(part.Data, &said) == nil {
-				all = append(all, part.Data, said["params"], said["result"], said["message"], said["task"])
+			var answer map[string]json.RawMessage
+			if json.Unmarshal(part.Data, &answer) == nil {
+				all = append(all, part.Data, answer["params"], answer["result"], answer["message"], answer["task"])
 			}
 		}
 	}

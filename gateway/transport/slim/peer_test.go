@@ -227,11 +227,11 @@ func TestConverse_RoutesResponsesByID(t *testing.T) {
 		if f, err := fast.Next(t.Context()); err != nil || !strings.Contains(string(f.Body), `"result":"fast"`) {
 			t.Errorf("%s %v", f.Body, err)
 		}
-		told, err := c.Call(t.Context(), []byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`), nil)
+		notified, err := c.Call(t.Context(), []byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := told.Next(t.Context()); !errors.Is(err, io.EOF) {
+		if _, err := notified.Next(t.Context()); !errors.Is(err, io.EOF) {
 			t.Errorf("a notification is answered: %v", err)
 		}
 		for _, no := range []string{``, `[]`, `[{"id":1,"method":"x"}]`, `{}`, `{"id":1,"result":1}`, `{"id":null}`, `x`} {

@@ -60,16 +60,16 @@ func (s *script) Describe(_ context.Context, q transport.CallInfo) (*canonical.D
 	return &canonical.Description{Capabilities: []canonical.Capability{{ID: "add", Extensions: canonical.Extensions{"mcp-v1": json.RawMessage(`{"secret":1}`)}}}}, s.refuse
 }
 
-// told keeps what a caller is told.
-type told struct{ frames []rpc.Frame }
+// notified keeps what a caller is told.
+type notified struct{ frames []rpc.Frame }
 
-func (o *told) Send(_ context.Context, f rpc.Frame) error {
+func (o *notified) Send(_ context.Context, f rpc.Frame) error {
 	o.frames = append(o.frames, f)
 	return nil
 }
 
-// doorFor is a door whose callers are who.
-func doorFor(road transport.Handler, who, anonymous ect.Identity) *exposedAgent {
+// endpointFor is a door whose callers are who.
+func endpointFor(road transport.Handler, who, anonymous ect.Identity) *exposedAgent {
 	l := &Listener{deps: ListenerDeps{Form: form.New(translators.Config{}), Anonymous: anonymous, Version: "9"}}
 	return &exposedAgent{l: l, node: &node{NodeConfig: NodeConfig{Address: "n:1", Org: "org", Namespace: "ns", Caller: who, Secret: []byte("s")}}, agent: "a", handler: road, revisions: map[talkKey]string{}}
 }
@@ -117,8 +117,8 @@ func TestListener_Refusals(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			out := &told{}
-			err := doorFor(c.road, c.who, "").Serve(t.Context(), callOf(c.service, c.method, "", c.metadata), out)
+			out := &notified{}
+			err := endpointFor(c.road, c.who, "").Serve(t.Context(), callOf(c.service, c.method, "", c.metadata), out)
 			status, ok := errors.AsType[*rpc.StatusError](err)
 			if !ok || status.Code != c.code || !strings.HasPrefix(status.Message, c.text) || strings.Contains(status.Message, "secret") {
 				t.Errorf("%v %+v, want %d %s", err, status, c.code, c.text)
@@ -133,16 +133,16 @@ func TestListener_Refusals(t *testing.T) {
 // TestListener_PassesCallToPipeline what the pipeline needs to know, and the pipeline's answer.
 func TestListener_PassesCallToPipeline(t *testing.T) {
 	t.Parallel()
-	road := &script{answer: transporttest.Answer(translators.Wire{Form: form.FormRPC, Body: []byte("answer")}, "one", "two")}
-	out := &told{}
-	err := doorFor(road, "", "spiffe://x/anonymous").Serve(t.Context(), callOf(ServiceA2AOld, "SendMessage", "asked", map[string]string{
+	handler := &script{answer: transporttest.Answer(translators.Wire{Form: form.FormRPC, Body: []byte("answer")}, "one", "two")}
+	out := &notified{}
+	err := endpointFor(handler, "", "spiffe://x/anonymous").Serve(t.Context(), callOf(ServiceA2AOld, "SendMessage", "asked", map[string]string{
 		keyVersion: "1.0", "A2A-Extensions": "https://x.example/a,https://x.example/b", keyCallback: "https://x.example/told",
 	}), out)
 	if err != nil || len(out.frames) != 1 || string(out.frames[0].Body) != "answer" || out.frames[0].Metadata[keyEvidence] != "one,two" {
 		t.Fatalf("%v %+v", err, out.frames)
 	}
-	call := road.calls[0]
-	if call.Caller.ID != "spiffe://x/anonymous" || !call.Caller.Anonymous || call.Address != "slim:org/ns/alice" || call.Agent != "a" || !call.Pass.Valid() || road.limits != 1 || !call.Detached {
+	call := handler.calls[0]
+	if call.Caller.ID != "spiffe://x/anonymous" || !call.Caller.Anonymous || call.Address != "slim:org/ns/alice" || call.Agent != "a" || !call.Pass.Valid() || handler.limits != 1 || !call.Detached {
 		t.Errorf("%+v", call)
 	}
 	if got := call.Wire.Header; got.Get("A2A-Extensions") != "https://x.example/a,https://x.example/b" || got.Get(form.FieldCallback) != "https://x.example/told" {
@@ -157,8 +157,8 @@ func TestListener_PassesCallToPipeline(t *testing.T) {
 // want the agent's name alone.
 func TestCard_NamesTheBindingAsReleasedClientsDo(t *testing.T) {
 	t.Parallel()
-	out := &told{}
-	if err := doorFor(&script{}, "spiffe://x/alice", "").Serve(t.Context(), callOf(ServiceA2A, methodCard, "", nil), out); err != nil || len(out.frames) != 1 {
+	out := &notified{}
+	if err := endpointFor(&script{}, "spiffe://x/alice", "").Serve(t.Context(), callOf(ServiceA2A, methodCard, "", nil), out); err != nil || len(out.frames) != 1 {
 		t.Fatalf("%v %+v", err, out.frames)
 	}
 	wire, err := Unframe(translators.Wire{
@@ -231,8 +231,8 @@ func TestListener_StreamsWithClosingEvidence(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			stream := &scripted{list: []transport.Event{event("1"), event("2"), {Evidence: []string{"closing"}}}, err: c.err}
-			out := &told{}
-			err := doorFor(&script{answer: transporttest.Stream(stream, "opening")}, "spiffe://x/y", "").
+			out := &notified{}
+			err := endpointFor(&script{answer: transporttest.Stream(stream, "opening")}, "spiffe://x/y", "").
 				Serve(t.Context(), callOf(ServiceA2A, "SendStreamingMessage", "", c.metadata), out)
 			status := &rpc.StatusError{}
 			if errors.As(err, &status); status.Code != c.code || len(out.frames) != c.frames || !stream.closed {
@@ -271,17 +271,17 @@ func TestListener_PlainJSONRPC(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			road := &script{answer: transporttest.Answer(translators.Wire{Body: []byte("answer")})}
-			out := &told{}
-			if err := doorFor(road, c.who, "").Serve(t.Context(), callOf("", "", c.body, nil), out); err != nil {
+			handler := &script{answer: transporttest.Answer(translators.Wire{Body: []byte("answer")})}
+			out := &notified{}
+			if err := endpointFor(handler, c.who, "").Serve(t.Context(), callOf("", "", c.body, nil), out); err != nil {
 				t.Fatal(err)
 			}
 			got := ""
 			if len(out.frames) > 0 {
 				got = string(out.frames[0].Body)
 			}
-			if (c.want == "") != (got == "") || !strings.Contains(got, c.want) || strings.Contains(got, "secret") || (len(road.calls) > 0) != c.reached {
-				t.Errorf("%q, want %q; %d calls", got, c.want, len(road.calls))
+			if (c.want == "") != (got == "") || !strings.Contains(got, c.want) || strings.Contains(got, "secret") || (len(handler.calls) > 0) != c.reached {
+				t.Errorf("%q, want %q; %d calls", got, c.want, len(handler.calls))
 			}
 		})
 	}
@@ -293,8 +293,8 @@ func TestListener_CancelInItsSession(t *testing.T) {
 	t.Parallel()
 	const modern = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}`
 	at := "slim " + callOf("", "", "", nil).From.String() + " 5"
-	road := &script{}
-	d := doorFor(road, "spiffe://x/y", "")
+	handler := &script{}
+	d := endpointFor(handler, "spiffe://x/y", "")
 	for i, c := range []struct {
 		body     string
 		session  string
@@ -307,12 +307,12 @@ func TestListener_CancelInItsSession(t *testing.T) {
 		{`{"jsonrpc":"2.0","id":8,"method":"prompts/list"}`, "", true, 1},
 		{`{"jsonrpc":"2.0","id":9,"method":"SendMessage","params":{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"x"}]}}}`, "", true, 1},
 	} {
-		call, out := callOf("", "", c.body, nil), &told{}
+		call, out := callOf("", "", c.body, nil), &notified{}
 		call.Session = 5
 		if err := d.Serve(t.Context(), call, out); err != nil {
 			t.Fatal(err)
 		}
-		if got := road.calls[i]; got.Session != c.session || got.Detached != c.detached || len(out.frames) != c.answers {
+		if got := handler.calls[i]; got.Session != c.session || got.Detached != c.detached || len(out.frames) != c.answers {
 			t.Errorf("%s: session %q, detached %t, %d answers", c.body, got.Session, got.Detached, len(out.frames))
 		}
 	}
@@ -321,13 +321,13 @@ func TestListener_CancelInItsSession(t *testing.T) {
 // TestListener_RevisionOfASession: who agreed on a revision is answered in it.
 func TestListener_RevisionOfASession(t *testing.T) {
 	t.Parallel()
-	d := doorFor(&script{}, "spiffe://x/y", "")
+	d := endpointFor(&script{}, "spiffe://x/y", "")
 	for _, body := range []string{
 		`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-03-26","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`,
 		`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"add"}}`,
 		`{"jsonrpc":"2.0","id":3,"method":"SendMessage","params":{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"hi"}]}}}`,
 	} {
-		if err := d.Serve(t.Context(), callOf("", "", body, nil), &told{}); err != nil {
+		if err := d.Serve(t.Context(), callOf("", "", body, nil), &notified{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -345,8 +345,8 @@ func TestListener_RevisionOfASession(t *testing.T) {
 func TestListener_RevisionsOfConcurrentSessions(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		road := &script{}
-		d := doorFor(road, "spiffe://x/y", "")
+		handler := &script{}
+		d := endpointFor(handler, "spiffe://x/y", "")
 		over := []context.CancelFunc{}
 		revisions := []string{mcp.LegacyMarch, mcp.LegacyJune}
 		for i, body := range []string{
@@ -360,13 +360,13 @@ func TestListener_RevisionsOfConcurrentSessions(t *testing.T) {
 				if over = append(over, end); i > 0 {
 					defer end()
 				}
-				if err := d.Serve(session, call, &told{}); err != nil {
+				if err := d.Serve(session, call, &notified{}); err != nil {
 					t.Fatal(err)
 				}
 			}
 		}
 		for j, revision := range revisions {
-			if got := road.calls[j].Wire.Version; got != form.VersionMCP(revision) {
+			if got := handler.calls[j].Wire.Version; got != form.VersionMCP(revision) {
 				t.Errorf("%s, not %s", got, revision)
 			}
 		}
@@ -383,7 +383,7 @@ func TestListener_RevisionsOfConcurrentSessions(t *testing.T) {
 // TestListener_Drain: what runs is waited for, and nothing new begins.
 func TestListener_Drain(t *testing.T) {
 	t.Parallel()
-	d := doorFor(&script{}, "spiffe://x/y", "")
+	d := endpointFor(&script{}, "spiffe://x/y", "")
 	if !d.l.enter() {
 		t.Fatal("closed from the start")
 	}
@@ -401,7 +401,7 @@ func TestListener_Drain(t *testing.T) {
 	if ctx.Err() == nil {
 		t.Error("the end was not told")
 	}
-	err := d.Serve(t.Context(), callOf(ServiceA2A, "SendMessage", "", nil), &told{})
+	err := d.Serve(t.Context(), callOf(ServiceA2A, "SendMessage", "", nil), &notified{})
 	if status, ok := errors.AsType[*rpc.StatusError](err); !ok || status.Code != rpc.Unavailable {
 		t.Error(err)
 	}

@@ -27,7 +27,7 @@ func (s slowFor) Serve(ctx context.Context, call rpc.Call, out rpc.Responder) er
 		<-ctx.Done()
 		return ctx.Err()
 	}
-	return speaker{}.Serve(ctx, call, out)
+	return protocol{}.Serve(ctx, call, out)
 }
 
 // TestAttack_OneGroupMemberTakesAllCalls is what the bounds of SLIM were missing: all
@@ -91,7 +91,7 @@ func TestAttack_OneModeratorTakesAllGroups(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		node := newNode(t)
-		us := memberOf(t, node, speaker{}, 16)
+		us := memberOf(t, node, protocol{}, 16)
 		mallory, victim := newModerator(t, node, "org/ns/mallory"), newModerator(t, node, "org/ns/victim")
 		taken := 0
 		for n := range 20 {

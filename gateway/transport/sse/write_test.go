@@ -18,14 +18,14 @@ func TestWriter_KeepsSilentStreamAlive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := httptest.NewRecorder()
 		s := sse.NewWriter(w, "Execution-Context")
-		said := func() string {
+		answer := func() string {
 			synctest.Wait()
 			out := w.Body.String()
 			w.Body.Reset()
 			return out
 		}
 		time.Sleep(61 * time.Second)
-		if got := said(); got != strings.Repeat(":\n\n", 4) {
+		if got := answer(); got != strings.Repeat(":\n\n", 4) {
 			t.Errorf("after a minute: %q", got)
 		}
 		for range 5 { // who speaks need not say that he lives
@@ -34,7 +34,7 @@ func TestWriter_KeepsSilentStreamAlive(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if got := said(); got != strings.Repeat("data: {\ndata: 1}\n\n", 5) {
+		if got := answer(); got != strings.Repeat("data: {\ndata: 1}\n\n", 5) {
 			t.Errorf("while it speaks: %q", got)
 		}
 		s.Name("message")
@@ -42,7 +42,7 @@ func TestWriter_KeepsSilentStreamAlive(t *testing.T) {
 		_ = s.Send([]byte("x"))
 		s.Stop()
 		time.Sleep(time.Hour)
-		if got := said(); got != "event: message\ndata: x\n\n" {
+		if got := answer(); got != "event: message\ndata: x\n\n" {
 			t.Errorf("after its end: %q", got)
 		}
 		if got := w.Header().Get("Execution-Context"); got != "a.b.c" {

@@ -13,11 +13,11 @@ import (
 // however much was said meanwhile, and is not done again.
 func TestListener_RepeatedFrameGetsItsFirstAnswer(t *testing.T) {
 	t.Parallel()
-	r := &road{exchange: echo}
+	r := &handler{exchange: echo}
 	l := connect(t, open(t, r, wire.Config{}))
-	var asked, answers [][]byte
+	var request, answers [][]byte
 	for id, text := range []string{"one", "two", "three"} {
-		asked = append(asked, octets(t, form.Frame{Verb: form.Ask, QoS: 1, ID: uint32(7 + id), Options: topic(form.TopicSend), Payload: []byte(text)}))
+		request = append(request, content(t, form.Frame{Verb: form.Ask, QoS: 1, ID: uint32(7 + id), Options: topic(form.TopicSend), Payload: []byte(text)}))
 	}
 	hear := func(body []byte) []byte {
 		t.Helper()
@@ -26,17 +26,17 @@ func TestListener_RepeatedFrameGetsItsFirstAnswer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return octets(t, f)
+		return content(t, f)
 	}
-	for _, body := range asked {
+	for _, body := range request {
 		answers = append(answers, hear(body))
 	}
-	for i, body := range asked {
+	for i, body := range request {
 		if again := hear(body); !bytes.Equal(again, answers[i]) {
 			t.Errorf("%d is answered with %x, and was with %x", i, again, answers[i])
 		}
 	}
-	if n := len(r.seen()); n != len(asked) {
+	if n := len(r.seen()); n != len(request) {
 		t.Errorf("%d went into the pipeline", n)
 	}
 }
@@ -47,15 +47,15 @@ func TestListener_RefusedNoticeIsNotAcknowledged(t *testing.T) {
 	t.Parallel()
 	notice := form.Frame{Verb: form.Tell, QoS: 1, ID: 9, Options: topic("/weather"), Payload: []byte("rain")}
 	for name, tc := range map[string]struct {
-		road *road
-		want uint32 // the id of what is heard first
+		handler *handler
+		want    uint32 // the id of what is heard first
 	}{
-		"taken":   {&road{}, 9},
-		"refused": {&road{refusal: &canonical.Error{Code: canonical.CodeForbidden, Message: "no"}}, 10},
+		"taken":   {&handler{}, 9},
+		"refused": {&handler{refusal: &canonical.Error{Code: canonical.CodeForbidden, Message: "no"}}, 10},
 	} {
-		l := connect(t, open(t, tc.road, wire.Config{InFlight: 1}))
-		l.send(octets(t, notice))
-		l.send(octets(t, form.Frame{ID: 10}))
+		l := connect(t, open(t, tc.handler, wire.Config{InFlight: 1}))
+		l.send(content(t, notice))
+		l.send(content(t, form.Frame{ID: 10}))
 		if got, err := l.receive(); err != nil || got.ID != tc.want {
 			t.Errorf("%s: heard %+v first, %v", name, got, err)
 		}

@@ -33,10 +33,10 @@ func newPackets() *packets {
 	return &packets{in: make(chan packet, 64), out: make(chan packet, 4096), late: make(chan struct{})}
 }
 
-func (p *packets) ReadFrom(room []byte) (int, net.Addr, error) {
+func (p *packets) ReadFrom(space []byte) (int, net.Addr, error) {
 	select {
 	case got := <-p.in:
-		return copy(room, got.body), got.at, nil
+		return copy(space, got.body), got.at, nil
 	case <-p.late:
 		return 0, nil, os.ErrDeadlineExceeded
 	}
@@ -73,7 +73,7 @@ func (p *packets) sent(t *testing.T) (out []form.Frame, when []time.Time) {
 }
 
 // serve serves datagrams for the length of a test.
-func (p *packets) serve(t *testing.T, r *road, config wire.Config) (stop func()) {
+func (p *packets) serve(t *testing.T, r *handler, config wire.Config) (stop func()) {
 	t.Helper()
 	d, err := wire.NewDatagrams(wire.DatagramDeps{
 		Form: form.New(translators.Config{}), Conn: p, Agent: "chef", Anonymous: anonymous, Config: config,
@@ -101,9 +101,9 @@ func (p *packets) send(body []byte, at net.Addr) {
 func TestDatagram_Answered(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p, r := newPackets(), &road{exchange: echo}
+		p, r := newPackets(), &handler{exchange: echo}
 		defer p.serve(t, r, wire.Config{})()
-		ask := octets(t, form.Frame{Verb: form.Ask, QoS: 1, ID: 7, Options: topic(form.TopicSend), Payload: []byte("hi")})
+		ask := content(t, form.Frame{Verb: form.Ask, QoS: 1, ID: 7, Options: topic(form.TopicSend), Payload: []byte("hi")})
 		me := from("127.0.0.1", 5000)
 		p.send(ask, me)
 		if got, _ := p.sent(t); len(got) != 1 || got[0].Answers(7) == form.MatchNone || string(got[0].Payload) != "hi" {
@@ -125,11 +125,11 @@ func TestDatagram_Answered(t *testing.T) {
 		}{
 			"from elsewhere":           {ask, from("192.0.2.7", 5000)},
 			"from everywhere":          {ask, from("0.0.0.0", 5000)},
-			"longer than is read":      {append(octets(t, form.Frame{Verb: form.Ask, ID: 8, Options: topic(form.TopicSend)}), make([]byte, wire.MaxDatagram)...), me},
+			"longer than is read":      {append(content(t, form.Frame{Verb: form.Ask, ID: 8, Options: topic(form.TopicSend)}), make([]byte, wire.MaxDatagram)...), me},
 			"no frame":                 {[]byte("hello there"), me},
 			"nothing":                  {nil, me},
-			"an acknowledgement":       {octets(t, form.Frame{Verb: form.Tell, QoS: 1, Code: 2, ID: 9}), me},
-			"a TELL that nobody wants": {octets(t, form.Frame{Verb: form.Tell, ID: 9, Options: topic("a")}), me},
+			"an acknowledgement":       {content(t, form.Frame{Verb: form.Tell, QoS: 1, Code: 2, ID: 9}), me},
+			"a TELL that nobody wants": {content(t, form.Frame{Verb: form.Tell, ID: 9, Options: topic("a")}), me},
 		} {
 			p.send(c.body, c.at)
 			if got, _ := p.sent(t); len(got) != 0 || len(r.seen()) != before {
@@ -170,11 +170,11 @@ func TestDatagram_EventsRepeatedUntilAcknowledged(t *testing.T) {
 		if len(got) != 3 || got[1].ID != 6 || got[2].ID != 6 || when[2].Sub(began) != 2*time.Second {
 			t.Fatalf("got %+v at %v", got, when)
 		}
-		p.send(octets(t, form.Ack(form.Frame{Verb: form.Tell, QoS: 1, ID: 99})), me)
+		p.send(content(t, form.Ack(form.Frame{Verb: form.Tell, QoS: 1, ID: 99})), me)
 		if got, _ := p.sent(t); len(got) != 0 {
 			t.Errorf("another's acknowledgement: %+v", got)
 		}
-		p.send(octets(t, form.Ack(got[1])), me)
+		p.send(content(t, form.Ack(got[1])), me)
 		if got, _ := p.sent(t); len(got) != 1 || got[0].ID != 7 {
 			t.Errorf("acknowledged: %+v", got)
 		}
@@ -194,9 +194,9 @@ func TestDatagram_EventsRepeatedUntilAcknowledged(t *testing.T) {
 func TestDatagram_SendersAreBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p, r := newPackets(), &road{exchange: echo}
+		p, r := newPackets(), &handler{exchange: echo}
 		defer p.serve(t, r, wire.Config{})()
-		ask := octets(t, form.Frame{Verb: form.Ask, QoS: 1, ID: 7, Options: topic(form.TopicSend), Payload: []byte("hi")})
+		ask := content(t, form.Frame{Verb: form.Ask, QoS: 1, ID: 7, Options: topic(form.TopicSend), Payload: []byte("hi")})
 		for port := range 300 {
 			p.send(ask, from("127.0.0.1", 5000+port))
 			time.Sleep(time.Millisecond)
@@ -215,7 +215,7 @@ func TestDatagram_SendersAreBounded(t *testing.T) {
 		p, h := newPackets(), &happenings{end: context.Canceled}
 		stop := p.serve(t, watched(h), wire.Config{InFlight: 1})
 		p.send(observing(form.FormBare).Body, from("127.0.0.1", 5000))
-		p.send(octets(t, form.Frame{Verb: form.Ask, ID: 8, Options: topic(form.TopicSend)}), from("127.0.0.1", 5000))
+		p.send(content(t, form.Frame{Verb: form.Ask, ID: 8, Options: topic(form.TopicSend)}), from("127.0.0.1", 5000))
 		if got, _ := p.sent(t); len(got) != 1 {
 			t.Errorf("%d answers", len(got))
 		}

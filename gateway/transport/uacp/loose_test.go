@@ -21,7 +21,7 @@ import (
 )
 
 // inDatagrams serves datagrams on a socket for the length of a test.
-func inDatagrams(t *testing.T, r *road) transport.Endpoint {
+func inDatagrams(t *testing.T, r *handler) transport.Endpoint {
 	t.Helper()
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
@@ -50,7 +50,7 @@ func inDatagrams(t *testing.T, r *road) transport.Endpoint {
 func TestDatagram_DialerWithListener(t *testing.T) {
 	t.Parallel()
 	for _, carriage := range []string{form.FormEnveloped, form.FormBare} {
-		r := &road{exchange: echo}
+		r := &handler{exchange: echo}
 		ep := inDatagrams(t, r)
 		sealed, token := seal(t, message(carriage))
 		reply, err := dialer(t, network{}).Dial(t.Context(), ep, sealed)
@@ -69,8 +69,8 @@ func TestDatagram_DialerWithListener(t *testing.T) {
 		}
 		h := &happenings{texts: []string{"one", "two"}}
 		sealed, _ = seal(t, observing(carriage))
-		if heard, err := listenTo(t, inDatagrams(t, watched(h)), sealed); err != nil || !strings.HasPrefix(heard, "one two ") {
-			t.Errorf("%s: heard %q, %v", carriage, heard, err)
+		if received, err := listenTo(t, inDatagrams(t, watched(h)), sealed); err != nil || !strings.HasPrefix(received, "one two ") {
+			t.Errorf("%s: heard %q, %v", carriage, received, err)
 		}
 		h.gone(t)
 	}
@@ -93,11 +93,11 @@ func understood(t *testing.T, w translators.Wire) []byte {
 // silent is an agent in datagrams, in the time of a bubble, that says what a test
 // wants it to and notes when it hears what.
 type silent struct {
-	conn net.Conn
-	mu   sync.Mutex
-	said []form.Frame
-	when []time.Duration
-	done chan struct{}
+	conn   net.Conn
+	mu     sync.Mutex
+	answer []form.Frame
+	when   []time.Duration
+	done   chan struct{}
 }
 
 // quiet gives an agent, and a dialer that reaches it and no other.
@@ -107,29 +107,29 @@ func quiet(t *testing.T) (*silent, *wire.Dialer) {
 	s, began := &silent{conn: there, done: make(chan struct{})}, time.Now()
 	go func() {
 		defer close(s.done)
-		room := make([]byte, form.MaxFrame)
+		space := make([]byte, form.MaxFrame)
 		for {
-			n, err := there.Read(room)
+			n, err := there.Read(space)
 			if err != nil {
 				return
 			}
-			f, err := form.ParseFrame(append([]byte(nil), room[:n]...))
+			f, err := form.ParseFrame(append([]byte(nil), space[:n]...))
 			if err != nil {
 				return
 			}
 			s.mu.Lock()
-			s.said, s.when = append(s.said, f), append(s.when, time.Since(began))
+			s.answer, s.when = append(s.answer, f), append(s.when, time.Since(began))
 			s.mu.Unlock()
 		}
 	}()
 	return s, dialer(t, network{datagrams: here})
 }
 
-// heard is what came, and when; the agent is gone after it.
-func (s *silent) heard() ([]form.Frame, []time.Duration) {
+// received is what came, and when; the agent is gone after it.
+func (s *silent) received() ([]form.Frame, []time.Duration) {
 	_ = s.conn.Close()
 	<-s.done
-	return s.said, s.when
+	return s.answer, s.when
 }
 
 // says sends a frame after a while.
@@ -154,7 +154,7 @@ func TestDatagram_RequestsRepeatedAtQoS1(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer := octets(t, form.Frame{Verb: form.Ask, QoS: 1, ID: request.ID, Payload: []byte("ok")})
+	answer := content(t, form.Frame{Verb: form.Ask, QoS: 1, ID: request.ID, Payload: []byte("ok")})
 	once := request
 	once.QoS = 0
 	for name, tc := range map[string]struct {
@@ -177,26 +177,26 @@ func TestDatagram_RequestsRepeatedAtQoS1(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				agent, d := quiet(t)
 				if tc.ack > 0 {
-					agent.says(tc.ack, octets(t, form.Ack(request)))
+					agent.says(tc.ack, content(t, form.Ack(request)))
 				}
 				if tc.stray {
-					agent.says(time.Second, octets(t, form.Frame{Verb: form.Ask, ID: request.ID + 7}))
+					agent.says(time.Second, content(t, form.Frame{Verb: form.Ask, ID: request.ID + 7}))
 				}
 				if tc.after > 0 {
 					agent.says(tc.after, answer)
 				}
 				w := message(form.FormBare)
 				if tc.qos == 0 {
-					w.Body = octets(t, once)
+					w.Body = content(t, once)
 				}
 				sealed, _ := seal(t, w)
 				reply, err := d.Dial(t.Context(), datagram(), sealed)
-				said, when := agent.heard()
+				received, when := agent.received()
 				if len(when) != len(tc.want) {
 					t.Fatalf("said at %v, want %v", when, tc.want)
 				}
 				for i := range when {
-					if when[i] != tc.want[i] || string(octets(t, said[i])) != string(w.Body) {
+					if when[i] != tc.want[i] || string(content(t, received[i])) != string(w.Body) {
 						t.Errorf("said at %v, want %v", when, tc.want)
 					}
 				}
@@ -230,11 +230,11 @@ func TestDatagram_LateEventsAcknowledgedAndDropped(t *testing.T) {
 			t.Fatal(err)
 		}
 		tell := func(id uint32, text string) []byte {
-			return octets(t, form.Frame{Verb: form.Tell, QoS: 1, ID: id, Payload: []byte(text)}.ReplyTo(request, id))
+			return content(t, form.Frame{Verb: form.Tell, QoS: 1, ID: id, Payload: []byte(text)}.ReplyTo(request, id))
 		}
 		for i, frame := range [][]byte{
-			octets(t, form.Marker(form.MarkOpen, form.FormBare, request)), tell(6, "a"), tell(7, "b"), tell(6, "a"), tell(8, "c"),
-			octets(t, form.Marker(form.MarkEnd, form.FormBare, request)),
+			content(t, form.Marker(form.MarkOpen, form.FormBare, request)), tell(6, "a"), tell(7, "b"), tell(6, "a"), tell(8, "c"),
+			content(t, form.Marker(form.MarkEnd, form.FormBare, request)),
 		} {
 			agent.says(time.Duration(i+1)*time.Second, frame)
 		}
@@ -243,7 +243,7 @@ func TestDatagram_LateEventsAcknowledgedAndDropped(t *testing.T) {
 		if err != nil || reply.Events == nil {
 			t.Fatalf("got %+v, %v", reply, err)
 		}
-		var heard []string
+		var received []string
 		for {
 			event, err := reply.Events.Next(t.Context())
 			if errors.Is(err, io.EOF) {
@@ -253,19 +253,19 @@ func TestDatagram_LateEventsAcknowledgedAndDropped(t *testing.T) {
 				t.Fatal(err)
 			}
 			if f, err := form.ParseFrame(event.Wire.Body); err == nil && f.Verb == form.Tell {
-				heard = append(heard, string(f.Payload))
+				received = append(received, string(f.Payload))
 			}
 		}
 		_ = reply.Events.Close()
-		said, _ := agent.heard()
+		answer, _ := agent.received()
 		acks := 0
-		for _, f := range said {
+		for _, f := range answer {
 			if f.IsAck() {
 				acks++
 			}
 		}
-		if strings.Join(heard, " ") != "a b c" || acks != 4 || len(said) != 5 {
-			t.Errorf("heard %v, %d of %d frames are acknowledgements", heard, acks, len(said))
+		if strings.Join(received, " ") != "a b c" || acks != 4 || len(answer) != 5 {
+			t.Errorf("heard %v, %d of %d frames are acknowledgements", received, acks, len(answer))
 		}
 	})
 }
@@ -284,7 +284,7 @@ func TestDatagram_LimitsOfSizeAndIdentity(t *testing.T) {
 		}
 		return w
 	}
-	r := &road{exchange: echo}
+	r := &handler{exchange: echo}
 	ep := inDatagrams(t, r)
 	sealed, _ := seal(t, long(wire.MaxDatagram))
 	var unsaid *canonical.Error
@@ -327,7 +327,7 @@ func TestDatagram_LimitsOfSizeAndIdentity(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var bad *transport.BadReplyError
 		for name, data := range map[string][]byte{
-			"too long": append(octets(t, form.Frame{Verb: form.Ask, ID: 5}), make([]byte, wire.MaxDatagram)...),
+			"too long": append(content(t, form.Frame{Verb: form.Ask, ID: 5}), make([]byte, wire.MaxDatagram)...),
 			"no frame": []byte("hello there"),
 			"a byte":   {1},
 		} {
@@ -336,7 +336,7 @@ func TestDatagram_LimitsOfSizeAndIdentity(t *testing.T) {
 			if _, err := d.Dial(t.Context(), datagram(), sealed); !errors.As(err, &bad) {
 				t.Errorf("%s: %v", name, err)
 			}
-			agent.heard()
+			agent.received()
 		}
 	})
 }

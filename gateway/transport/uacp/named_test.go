@@ -18,8 +18,8 @@ import (
 // begins with, label by label, and else its first label.
 func TestListener_AgentByServerName(t *testing.T) {
 	t.Parallel()
-	asked := make(chan string, 1)
-	r := &road{exchange: echo, limit: func(q transport.CallInfo) error { asked <- q.Agent; return nil }}
+	request := make(chan string, 1)
+	r := &handler{exchange: echo, limit: func(q transport.CallInfo) error { request <- q.Agent; return nil }}
 	plain, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -51,8 +51,8 @@ func TestListener_AgentByServerName(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%q: %v", server, err)
 		}
-		(line{t, conn}).send(octets(t, form.Frame{ID: 5}))
-		if got := <-asked; got != want {
+		(line{t, conn}).send(content(t, form.Frame{ID: 5}))
+		if got := <-request; got != want {
 			t.Errorf("%q means %q, want %q", server, got, want)
 		}
 		_ = conn.Close()
@@ -73,9 +73,9 @@ func TestLimit_OncePerFrame(t *testing.T) {
 		"unreadable": {Verb: form.Ask, ID: 5},
 	} {
 		var limits atomic.Int32
-		r := &road{exchange: echo, limit: func(transport.CallInfo) error { limits.Add(1); return nil }}
+		r := &handler{exchange: echo, limit: func(transport.CallInfo) error { limits.Add(1); return nil }}
 		l := connect(t, open(t, r, wire.Config{}))
-		l.send(octets(t, frame))
+		l.send(content(t, frame))
 		if got, err := l.receive(); err != nil || (got.Code == 0) != (name != "unreadable") || limits.Load() != 1 {
 			t.Errorf("%s: got code %x, %v, asked the limit %d times", name, got.Code, err, limits.Load())
 		}

@@ -22,20 +22,20 @@ import (
 
 // happenings is a stream of texts, with the evidence that closes it.
 type happenings struct {
-	mu     sync.Mutex
-	texts  []string
-	form   string
-	end    error // in place of an end; context.Canceled: it stays open
-	asked  int
-	closed chan struct{}
-	once   sync.Once
-	ended  bool
+	mu       sync.Mutex
+	texts    []string
+	form     string
+	end      error // in place of an end; context.Canceled: it stays open
+	requests int
+	closed   chan struct{}
+	once     sync.Once
+	ended    bool
 }
 
 func (h *happenings) Next(ctx context.Context) (transport.Event, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.asked++
+	h.requests++
 	if len(h.texts) > 0 {
 		text := h.texts[0]
 		h.texts = h.texts[1:]
@@ -76,9 +76,9 @@ func (h *happenings) gone(t *testing.T) {
 }
 
 // watched is a road on which everything can be observed.
-func watched(h *happenings) *road {
+func watched(h *happenings) *handler {
 	h.closed = make(chan struct{})
-	return &road{exchange: func(call transport.Call) (transport.Answer, error) {
+	return &handler{exchange: func(call transport.Call) (transport.Answer, error) {
 		h.form = call.Wire.Form
 		return transporttest.Stream(h, "o.pen.ing"), nil
 	}}
@@ -154,12 +154,12 @@ func TestObserve_EndsEarly(t *testing.T) {
 	}
 	other := request
 	other.ID++
-	l.send(octets(t, form.Cancel(other)))
-	l.send(octets(t, form.Frame{ID: 9}))
+	l.send(content(t, form.Cancel(other)))
+	l.send(content(t, form.Frame{ID: 9}))
 	if f, err := l.receive(); err != nil || f.Verb != form.Ping {
 		t.Fatalf("another's cancel: got %+v, %v", f, err)
 	}
-	l.send(octets(t, form.Cancel(request)))
+	l.send(content(t, form.Cancel(request)))
 	if f, err := l.receive(); err != nil || f.Verb != form.Observe || f.Code != 3 {
 		t.Errorf("canceled: got %+v, %v", f, err)
 	}
@@ -189,7 +189,7 @@ func TestObserve_SlowReaderStopsTheSource(t *testing.T) {
 	h.gone(t)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.asked >= all {
+	if h.requests >= all {
 		t.Error("everything was asked for, and nothing taken")
 	}
 	_ = l.conn.Close()
@@ -281,45 +281,45 @@ func TestObserve_MisbehavingAgents(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	open := octets(t, form.Marker(form.MarkOpen, form.FormBare, request))
+	open := content(t, form.Marker(form.MarkOpen, form.FormBare, request))
 	tell := func(id uint32, text string) []byte {
-		return octets(t, form.Frame{Verb: form.Tell, QoS: 1, ID: id, Payload: []byte(text)}.ReplyTo(request, id))
+		return content(t, form.Frame{Verb: form.Tell, QoS: 1, ID: id, Payload: []byte(text)}.ReplyTo(request, id))
 	}
-	stray := octets(t, form.Frame{Verb: form.Ask, ID: 99})
-	fault := octets(t, form.Frame{Verb: form.Observe, Code: 0x80, ID: 5, Payload: []byte("no more")})
+	stray := content(t, form.Frame{Verb: form.Ask, ID: 99})
+	fault := content(t, form.Frame{Verb: form.Observe, Code: 0x80, ID: 5, Payload: []byte("no more")})
 	broken, bad, late := as[*transport.UnreachableError], as[*transport.BadReplyError], as[*transport.TimeoutError]
 	for name, c := range map[string]struct {
-		frames [][]byte
-		raw    string // behind them
-		stays  bool
-		heard  string
-		as     func(error) bool // nil: it ends well
+		frames   [][]byte
+		raw      string // behind them
+		stays    bool
+		received string
+		as       func(error) bool // nil: it ends well
 	}{
 		"breaks off before anything":   {as: broken},
-		"breaks off after it began":    {frames: [][]byte{open, tell(6, "a")}, heard: "a ", as: broken},
-		"breaks off within a frame":    {frames: [][]byte{open, tell(6, "a")}, raw: "\x00\x10abc", heard: "a ", as: broken},
+		"breaks off after it began":    {frames: [][]byte{open, tell(6, "a")}, received: "a ", as: broken},
+		"breaks off within a frame":    {frames: [][]byte{open, tell(6, "a")}, raw: "\x00\x10abc", received: "a ", as: broken},
 		"never takes it":               {stays: true, as: late},
 		"says what is no frame":        {frames: [][]byte{open}, raw: "\x00\x03abc", as: bad},
 		"says what is no length":       {frames: [][]byte{open}, raw: "\x00\x00", as: bad},
 		"talks of other things":        {frames: append([][]byte{open}, manyOf(stray, 17)...), as: bad},
-		"says the same again":          {frames: [][]byte{open, tell(6, "a"), tell(6, "a"), tell(7, "b"), fault}, heard: "a b err "},
-		"does not say that it took it": {frames: [][]byte{tell(6, "a"), fault}, heard: "a err "},
-		"answers once":                 {frames: [][]byte{octets(t, form.Frame{Verb: form.Observe, ID: 5, Payload: []byte("one")})}, heard: "once "},
-		"refuses":                      {frames: [][]byte{fault}, heard: "once "},
-		"ends it properly":             {frames: [][]byte{open, tell(6, "a"), octets(t, form.Marker(form.MarkEnd, form.FormBare, request))}, heard: "a end "},
+		"says the same again":          {frames: [][]byte{open, tell(6, "a"), tell(6, "a"), tell(7, "b"), fault}, received: "a b err "},
+		"does not say that it took it": {frames: [][]byte{tell(6, "a"), fault}, received: "a err "},
+		"answers once":                 {frames: [][]byte{content(t, form.Frame{Verb: form.Observe, ID: 5, Payload: []byte("one")})}, received: "once "},
+		"refuses":                      {frames: [][]byte{fault}, received: "once "},
+		"ends it properly":             {frames: [][]byte{open, tell(6, "a"), content(t, form.Marker(form.MarkEnd, form.FormBare, request))}, received: "a end "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			address, release := speaker(t, c.frames, c.raw, c.stays)
+			address, release := protocol(t, c.frames, c.raw, c.stays)
 			defer release()
 			ep := endpoint(address)
 			if ep.Timeout = 5 * time.Second; c.stays {
 				ep.Timeout = 100 * time.Millisecond
 			}
 			sealed, _ := seal(t, observing(form.FormBare))
-			heard, err := listenTo(t, ep, sealed)
-			if heard != c.heard || (err == nil) != (c.as == nil) || err != nil && !c.as(err) {
-				t.Errorf("heard %q, then %v", heard, err)
+			received, err := listenTo(t, ep, sealed)
+			if received != c.received || (err == nil) != (c.as == nil) || err != nil && !c.as(err) {
+				t.Errorf("heard %q, then %v", received, err)
 			}
 		})
 	}
@@ -332,8 +332,8 @@ func manyOf(frame []byte, n int) (out [][]byte) {
 	return out
 }
 
-// speaker is an agent that says its piece to the first who asks.
-func speaker(t *testing.T, frames [][]byte, raw string, stays bool) (address string, release func()) {
+// protocol is an agent that says its piece to the first who asks.
+func protocol(t *testing.T, frames [][]byte, raw string, stays bool) (address string, release func()) {
 	t.Helper()
 	plain, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -383,30 +383,30 @@ func listenTo(t *testing.T, ep transport.Endpoint, sealed transport.Sealed) (str
 		return "once ", nil
 	}
 	defer func() { _ = reply.Events.Close() }()
-	heard := ""
+	received := ""
 	for {
 		event, err := reply.Events.Next(t.Context())
 		if errors.Is(err, io.EOF) {
-			return heard, nil
+			return received, nil
 		}
 		if err != nil {
-			return heard, err
+			return received, err
 		}
 		if len(event.Wire.Body) == 0 {
 			continue
 		}
 		m, err := form.New(translators.Config{}).Decode(event.Wire)
 		if err != nil {
-			return heard, err
+			return received, err
 		}
 		switch e := m.Body.(type) {
 		case *canonical.Error:
-			heard += "err "
+			received += "err "
 		case *canonical.Event:
 			if e.Status != nil {
-				heard += "end "
+				received += "end "
 			} else {
-				heard += e.Artifact.Artifact.Parts[0].Text + " "
+				received += e.Artifact.Artifact.Parts[0].Text + " "
 			}
 		}
 	}
@@ -416,15 +416,15 @@ func listenTo(t *testing.T, ep transport.Endpoint, sealed transport.Sealed) (str
 // answered as often as it comes; one without is taken as often.
 func TestListener_DuplicatesByQoS(t *testing.T) {
 	t.Parallel()
-	r := &road{exchange: echo}
+	r := &handler{exchange: echo}
 	l := connect(t, open(t, r, wire.Config{}))
 	ask := func(qos uint8, id uint32) string {
-		l.send(octets(t, form.Frame{Verb: form.Ask, QoS: qos, ID: id, Options: topic(form.TopicSend), Payload: []byte("n" + strconv.Itoa(int(id)))}))
+		l.send(content(t, form.Frame{Verb: form.Ask, QoS: qos, ID: id, Options: topic(form.TopicSend), Payload: []byte("n" + strconv.Itoa(int(id)))}))
 		f, err := l.receive()
 		if err != nil {
 			t.Fatal(err)
 		}
-		return string(octets(t, f))
+		return string(content(t, f))
 	}
 	if first, again := ask(1, 7), ask(1, 7); first != again || len(r.seen()) != 1 {
 		t.Errorf("%d calls for one request: %q, %q", len(r.seen()), first, again)
@@ -436,16 +436,16 @@ func TestListener_DuplicatesByQoS(t *testing.T) {
 		t.Errorf("%d calls", n)
 	}
 	for qos, want := range map[uint8]form.Verb{0: form.Ping, 1: form.Tell} {
-		l.send(octets(t, form.Frame{Verb: form.Tell, QoS: qos, ID: 20, Options: topic("a"), Payload: []byte("x")}))
+		l.send(content(t, form.Frame{Verb: form.Tell, QoS: qos, ID: 20, Options: topic("a"), Payload: []byte("x")}))
 		if qos == 0 {
-			l.send(octets(t, form.Frame{ID: 21}))
+			l.send(content(t, form.Frame{ID: 21}))
 		}
 		f, err := l.receive()
 		if err != nil || f.Verb != want || want == form.Tell && (!f.IsAck() || f.ID != 20) {
 			t.Errorf("a TELL with quality of service %d: got %+v, %v", qos, f, err)
 		}
 	}
-	l.send(octets(t, form.Frame{Verb: form.Tell, QoS: 1, Code: 2, ID: 6})) // nobody answers an acknowledgement
+	l.send(content(t, form.Frame{Verb: form.Tell, QoS: 1, Code: 2, ID: 6})) // nobody answers an acknowledgement
 	if f := ask(0, 9); f == "" {
 		t.Error("nothing after an acknowledgement")
 	}

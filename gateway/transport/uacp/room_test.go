@@ -19,7 +19,7 @@ import (
 )
 
 // filled is a message of so many bytes that came with somebody's token.
-func filled(t *testing.T, octets int) translators.Wire {
+func filled(t *testing.T, bytes int) translators.Wire {
 	t.Helper()
 	say := func(n int) translators.Wire {
 		w, _, err := form.New(translators.Config{}).Encode(&canonical.Message{
@@ -38,7 +38,7 @@ func filled(t *testing.T, octets int) translators.Wire {
 		}
 		return w
 	}
-	return say(octets - len(say(0).Body))
+	return say(bytes - len(say(0).Body))
 }
 
 // descended is a recorded message whose token was made of another one.
@@ -91,17 +91,17 @@ func TestEvidence_ByReferenceIsReported(t *testing.T) {
 	for name, tc := range map[string]struct {
 		message translators.Wire
 		arrives int // tokens
-		kept    []wire.Reason
+		stored  []wire.Reason
 	}{
 		"room for all":     {filled(t, 1000), 2, nil},
 		"room for our own": {filled(t, form.MaxFrame-1500), 1, nil},
 		"room for none":    {filled(t, form.MaxFrame-5), 0, []wire.Reason{wire.ReasonFull}},
 		"no place":         {message(form.FormBare), 0, []wire.Reason{wire.ReasonBare}},
 	} {
-		r := &road{exchange: short}
-		var kept []wire.Reason
+		r := &handler{exchange: short}
+		var stored []wire.Reason
 		d, err := wire.NewDialer(wire.DialerDeps{
-			Network: network{}, Form: form.New(translators.Config{}), ByReference: func(why wire.Reason) { kept = append(kept, why) },
+			Network: network{}, Form: form.New(translators.Config{}), ByReference: func(why wire.Reason) { stored = append(stored, why) },
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -114,7 +114,7 @@ func TestEvidence_ByReferenceIsReported(t *testing.T) {
 		if len(got) != tc.arrives || len(got) > 0 && got[0] != own {
 			t.Errorf("%s: %d tokens arrived, want %d with our own first, of %d bytes", name, len(got), tc.arrives, len(own))
 		}
-		if diff := cmp.Diff(tc.kept, kept); diff != "" {
+		if diff := cmp.Diff(tc.stored, stored); diff != "" {
 			t.Errorf("%s: told (-want +got):\n%s", name, diff)
 		}
 	}

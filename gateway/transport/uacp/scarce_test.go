@@ -40,7 +40,7 @@ func TestListener_TooManyOpenFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		began := time.Now()
-		if err := l.Serve(t.Context(), &road{exchange: echo}); !errors.Is(err, net.ErrClosed) || len(plain.errs) != 0 {
+		if err := l.Serve(t.Context(), &handler{exchange: echo}); !errors.Is(err, net.ErrClosed) || len(plain.errs) != 0 {
 			t.Errorf("it ends with %v", err)
 		}
 		if took := time.Since(began); took <= 0 || took > time.Second {
@@ -52,7 +52,7 @@ func TestListener_TooManyOpenFiles(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := l.Serve(ctx, &road{exchange: echo}); err != nil {
+		if err := l.Serve(ctx, &handler{exchange: echo}); err != nil {
 			t.Errorf("stopped it ends with %v", err)
 		}
 	})

@@ -27,7 +27,7 @@ func closedWithin(t *testing.T, conn net.Conn, limit time.Duration) {
 // when the next one comes, and connections of callers are counted by themselves.
 func TestAttack_StrangersNeverFinishTheHandshake(t *testing.T) {
 	t.Parallel()
-	address := open(t, &road{exchange: echo}, wire.Config{Connections: 4, PerCaller: 4, Unidentified: 8, PerAddress: 2, Handshake: 300 * time.Millisecond})
+	address := open(t, &handler{exchange: echo}, wire.Config{Connections: 4, PerCaller: 4, Unidentified: 8, PerAddress: 2, Handshake: 300 * time.Millisecond})
 	from := func(ip string) net.Conn {
 		t.Helper()
 		conn, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(ip)}}).DialContext(t.Context(), "tcp", address)
@@ -49,7 +49,7 @@ func TestAttack_StrangersNeverFinishTheHandshake(t *testing.T) {
 			continue
 		}
 		victim := line{t, conn}
-		victim.send(octets(t, form.Frame{ID: 5}))
+		victim.send(content(t, form.Frame{ID: 5}))
 		if _, err := victim.receive(); err != nil {
 			t.Errorf("a caller from %s is not served: %v", ip, err)
 		}
@@ -64,7 +64,7 @@ func TestAttack_StrangersNeverFinishTheHandshake(t *testing.T) {
 // with most.
 func TestAttack_HandshakesPushEachOtherOut(t *testing.T) {
 	t.Parallel()
-	address := open(t, &road{exchange: echo}, wire.Config{Connections: 4, Unidentified: 32, PerAddress: 16})
+	address := open(t, &handler{exchange: echo}, wire.Config{Connections: 4, Unidentified: 32, PerAddress: 16})
 	from := func(i int) net.Conn {
 		t.Helper()
 		conn, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 4, byte(i))}}).DialContext(t.Context(), "tcp", address)
@@ -84,7 +84,7 @@ func TestAttack_HandshakesPushEachOtherOut(t *testing.T) {
 		t.Fatalf("a slow handshake, during a flood from twenty addresses: %v", err)
 	}
 	victim := line{t, conn}
-	victim.send(octets(t, form.Frame{ID: 5}))
+	victim.send(content(t, form.Frame{ID: 5}))
 	if _, err := victim.receive(); err != nil {
 		t.Errorf("its caller is not served: %v", err)
 	}

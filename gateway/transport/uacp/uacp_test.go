@@ -82,8 +82,8 @@ func (n network) DialTLS(ctx context.Context, hostport string, _ ect.Identity, p
 	return conn.(*tls.Conn), nil
 }
 
-// road answers what a test says.
-type road struct {
+// handler answers what a test says.
+type handler struct {
 	mu       sync.Mutex
 	calls    []transport.Call
 	exchange func(transport.Call) (transport.Answer, error)
@@ -92,7 +92,7 @@ type road struct {
 	err      error
 }
 
-func (r *road) Exchange(_ context.Context, call transport.Call) (transport.Answer, error) {
+func (r *handler) Exchange(_ context.Context, call transport.Call) (transport.Answer, error) {
 	r.mu.Lock()
 	r.calls = append(r.calls, call)
 	r.mu.Unlock()
@@ -102,7 +102,7 @@ func (r *road) Exchange(_ context.Context, call transport.Call) (transport.Answe
 	return r.exchange(call)
 }
 
-func (r *road) Describe(_ context.Context, q transport.CallInfo) (*canonical.Description, error) {
+func (r *handler) Describe(_ context.Context, q transport.CallInfo) (*canonical.Description, error) {
 	if !q.Pass.Valid() {
 		return nil, limit.ErrNoPass
 	}
@@ -112,21 +112,21 @@ func (r *road) Describe(_ context.Context, q transport.CallInfo) (*canonical.Des
 	}, r.err
 }
 
-func (r *road) Limit(ctx context.Context, q transport.CallInfo) (limit.Pass, error) {
+func (r *handler) Limit(ctx context.Context, q transport.CallInfo) (limit.Pass, error) {
 	if r.limit == nil {
 		return transporttest.Pass(transport.Refusal(ctx))
 	}
 	return transporttest.Pass(r.limit(q))
 }
 
-func (r *road) Admit(_ context.Context, q transport.CallInfo) error {
+func (r *handler) Admit(_ context.Context, q transport.CallInfo) error {
 	if !q.Pass.Valid() {
 		return limit.ErrNoPass
 	}
 	return r.refusal
 }
 
-func (r *road) seen() []transport.Call {
+func (r *handler) seen() []transport.Call {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return append([]transport.Call(nil), r.calls...)
@@ -148,7 +148,7 @@ func echo(call transport.Call) (transport.Answer, error) {
 }
 
 // open starts a listener and gives its address.
-func open(t testing.TB, r *road, config wire.Config) string {
+func open(t testing.TB, r *handler, config wire.Config) string {
 	t.Helper()
 	plain, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -228,7 +228,7 @@ func seal(t testing.TB, w translators.Wire) (transport.Sealed, string) {
 func TestDialer_WithListenerInBothForms(t *testing.T) {
 	t.Parallel()
 	for _, carriage := range []string{form.FormEnveloped, form.FormBare} {
-		r := &road{exchange: echo}
+		r := &handler{exchange: echo}
 		address := open(t, r, wire.Config{})
 		sealed, token := seal(t, message(carriage))
 		reply, err := dialer(t, network{}).Dial(t.Context(), endpoint(address), sealed)
@@ -261,7 +261,7 @@ func TestDialer_WithListenerInBothForms(t *testing.T) {
 
 func TestDescribe_AgentOfAListener(t *testing.T) {
 	t.Parallel()
-	r := &road{}
+	r := &handler{}
 	d, ep, err := dialer(t, network{}).Describe(t.Context(), endpoint(open(t, r, wire.Config{})))
 	if err != nil {
 		t.Fatal(err)
@@ -269,8 +269,8 @@ func TestDescribe_AgentOfAListener(t *testing.T) {
 	if d.Name != "chef" || d.Version != "1" || len(d.Capabilities) != 1 || d.Capabilities[0].ID != "cook" || ep.Version != form.Profile {
 		t.Errorf("got %+v, %+v", d, ep)
 	}
-	if said, err := json.Marshal(d); err != nil || strings.Contains(string(said), "secret") {
-		t.Errorf("what the agent says to us alone is told: %s", said)
+	if body, err := json.Marshal(d); err != nil || strings.Contains(string(body), "secret") {
+		t.Errorf("what the agent says to us alone is told: %s", body)
 	}
 	if len(r.seen()) != 0 {
 		t.Error("a question about the agent went into the pipeline")
@@ -313,7 +313,7 @@ func (l line) receive() (form.Frame, error) {
 	return form.ParseFrame(body)
 }
 
-func octets(t testing.TB, f form.Frame) []byte {
+func content(t testing.TB, f form.Frame) []byte {
 	t.Helper()
 	data, err := f.Bytes()
 	if err != nil {
@@ -332,7 +332,7 @@ func TestListener_AnswersByVerbAndFault(t *testing.T) {
 	refuse := func(transport.Call) (transport.Answer, error) {
 		return transport.Answer{}, &canonical.Error{Code: canonical.CodeForbidden, Message: "no"}
 	}
-	address := open(t, &road{exchange: refuse}, wire.Config{})
+	address := open(t, &handler{exchange: refuse}, wire.Config{})
 	for name, tc := range map[string]struct {
 		frame form.Frame
 		code  uint8
@@ -347,7 +347,7 @@ func TestListener_AnswersByVerbAndFault(t *testing.T) {
 		"evidence of numbers":     {form.Frame{Verb: form.Ask, ID: 5, Options: append(topic(form.TopicSend), form.Option{Type: form.OptContentType, Value: []byte{0, 0, 0, 1}}), Payload: []byte(`{"body":"x","aepb":{"ect":[1]}}`)}, 0x40},
 	} {
 		l := connect(t, address)
-		l.send(octets(t, tc.frame))
+		l.send(content(t, tc.frame))
 		got, err := l.receive()
 		if err != nil || got.Code != tc.code || got.Answers(5) == form.MatchNone {
 			t.Errorf("%s: got code %x, %v; want %x", name, got.Code, err, tc.code)
@@ -358,7 +358,7 @@ func TestListener_AnswersByVerbAndFault(t *testing.T) {
 // TestListener_FrameWithoutIDEndsTheConnection: what has no id to answer under.
 func TestListener_FrameWithoutIDEndsTheConnection(t *testing.T) {
 	t.Parallel()
-	address := open(t, &road{exchange: echo}, wire.Config{})
+	address := open(t, &handler{exchange: echo}, wire.Config{})
 	for name, data := range map[string][]byte{
 		"length zero":    {0, 0},
 		"no frame":       {0, 3, 1, 2, 3},
@@ -379,7 +379,7 @@ func TestListener_FrameWithoutIDEndsTheConnection(t *testing.T) {
 func TestListener_ConcurrentRequests(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
-	r := &road{exchange: func(call transport.Call) (transport.Answer, error) {
+	r := &handler{exchange: func(call transport.Call) (transport.Answer, error) {
 		if strings.HasSuffix(string(call.Wire.Body), "slow") {
 			<-release
 		}
@@ -387,10 +387,10 @@ func TestListener_ConcurrentRequests(t *testing.T) {
 	}}
 	l := connect(t, open(t, r, wire.Config{}))
 	ask := func(id uint32, text string) {
-		l.send(octets(t, form.Frame{Verb: form.Ask, ID: id, Options: topic(form.TopicSend), Payload: []byte(text)}))
+		l.send(content(t, form.Frame{Verb: form.Ask, ID: id, Options: topic(form.TopicSend), Payload: []byte(text)}))
 	}
 	ask(1, "slow")
-	l.send(octets(t, form.Frame{Verb: form.Tell, ID: 9, Options: topic("a"), Payload: []byte("notice")}))
+	l.send(content(t, form.Frame{Verb: form.Tell, ID: 9, Options: topic("a"), Payload: []byte("notice")}))
 	ask(2, "fast")
 	if got, err := l.receive(); err != nil || got.Answers(2) == form.MatchNone {
 		t.Errorf("first: %+v %v", got, err)
@@ -404,7 +404,7 @@ func TestListener_ConcurrentRequests(t *testing.T) {
 // TestListener_OnlyTLS13WithALPN: nothing older, and nothing without the protocol's name.
 func TestListener_OnlyTLS13WithALPN(t *testing.T) {
 	t.Parallel()
-	address := open(t, &road{exchange: echo}, wire.Config{})
+	address := open(t, &handler{exchange: echo}, wire.Config{})
 	if conn, err := (network{version: tls.VersionTLS12}).DialTLS(t.Context(), address, "", wire.Protocol); err == nil {
 		_ = conn.Close()
 		t.Error("TLS 1.2 was accepted")
@@ -419,18 +419,18 @@ func TestListener_OnlyTLS13WithALPN(t *testing.T) {
 // is answered; one on which nothing is under way gives way to the next.
 func TestListener_TooManyConnections(t *testing.T) {
 	t.Parallel()
-	asked, answers := make(chan struct{}), make(chan struct{})
-	held := func(call transport.Call) (transport.Answer, error) {
-		asked <- struct{}{}
+	request, answers := make(chan struct{}), make(chan struct{})
+	waiting := func(call transport.Call) (transport.Answer, error) {
+		request <- struct{}{}
 		<-answers
 		return echo(call)
 	}
-	address := open(t, &road{exchange: held}, wire.Config{Connections: 1})
+	address := open(t, &handler{exchange: waiting}, wire.Config{Connections: 1})
 	first := connect(t, address)
-	first.send(octets(t, form.Frame{Verb: form.Ask, ID: 5, Options: topic(form.TopicSend), Payload: []byte("hi")}))
-	<-asked
+	first.send(content(t, form.Frame{Verb: form.Ask, ID: 5, Options: topic(form.TopicSend), Payload: []byte("hi")}))
+	<-request
 	second := connect(t, address)
-	second.send(octets(t, form.Frame{ID: 6}))
+	second.send(content(t, form.Frame{ID: 6}))
 	if got, err := second.receive(); err != nil || got.Code != 0x83 || got.ID != 6 {
 		t.Errorf("the second connection hears %+v, %v", got, err)
 	}
@@ -444,7 +444,7 @@ func TestListener_TooManyConnections(t *testing.T) {
 	var err error
 	for range 100 { // until it is noticed that nothing is under way
 		third := connect(t, address)
-		third.send(octets(t, form.Frame{ID: 7}))
+		third.send(content(t, form.Frame{ID: 7}))
 		if got, wrong := third.receive(); wrong != nil || got.Code != 0x83 {
 			err = wrong
 			break
@@ -502,7 +502,7 @@ func TestDial_Failures(t *testing.T) {
 	t.Parallel()
 	bad, late := as[*transport.BadReplyError], as[*transport.TimeoutError]
 	gone, denied := as[*transport.UnreachableError], as[*egress.DeniedError]
-	stray := framed(octets(t, form.Frame{Verb: form.Ask, ID: 99}))
+	stray := framed(content(t, form.Frame{Verb: form.Ask, ID: 99}))
 	many := make([][]byte, 20)
 	for i := range many {
 		many[i] = stray
@@ -561,7 +561,7 @@ func evil(t testing.TB, tokens string) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return framed(octets(t, form.Frame{
+	return framed(content(t, form.Frame{
 		Verb: form.Ask, ID: request.ID, Options: []form.Option{{Type: form.OptContentType, Value: []byte{0, 0, 0, 1}}},
 		Payload: []byte(`{"body":"x","aepb":{"ect":` + tokens + `}}`),
 	}))
@@ -582,7 +582,7 @@ func TestDial_RepliesOfReferenceImplementations(t *testing.T) {
 			return form.Frame{Verb: form.Tell, ID: 1, Payload: []byte("ok"), Options: []form.Option{{Type: form.OptCorrelation, Value: binary.BigEndian.AppendUint32(nil, f.ID)}}}
 		},
 	} {
-		address := agent(t, func(f form.Frame) [][]byte { return [][]byte{framed(octets(t, reply(f)))} })
+		address := agent(t, func(f form.Frame) [][]byte { return [][]byte{framed(content(t, reply(f)))} })
 		sealed, _ := seal(t, message(form.FormBare))
 		got, err := dialer(t, network{}).Dial(t.Context(), endpoint(address), sealed)
 		if err != nil || !strings.HasSuffix(string(got.Wire.Body), "ok") {
@@ -614,17 +614,17 @@ func TestListener_LimitThenPermissionThenForm(t *testing.T) {
 	ping := form.Frame{ID: 5}
 	unserved := form.Frame{Verb: form.Ask, ID: 5, Options: topic("/a2a/tasks/push")}
 	for name, tc := range map[string]struct {
-		road  *road
-		frame form.Frame
-		code  uint8
+		handler *handler
+		frame   form.Frame
+		code    uint8
 	}{
-		"limited":               {&road{limit: limited}, ping, 0x83},
-		"ping, forbidden":       {&road{refusal: forbidden}, ping, 0x42},
-		"unreadable, forbidden": {&road{refusal: forbidden}, unserved, 0x42},
-		"unreadable":            {&road{}, unserved, 0x44},
+		"limited":               {&handler{limit: limited}, ping, 0x83},
+		"ping, forbidden":       {&handler{refusal: forbidden}, ping, 0x42},
+		"unreadable, forbidden": {&handler{refusal: forbidden}, unserved, 0x42},
+		"unreadable":            {&handler{}, unserved, 0x44},
 	} {
-		l := connect(t, open(t, tc.road, wire.Config{}))
-		l.send(octets(t, tc.frame))
+		l := connect(t, open(t, tc.handler, wire.Config{}))
+		l.send(content(t, tc.frame))
 		if got, err := l.receive(); err != nil || got.Code != tc.code {
 			t.Errorf("%s: got code %x, %v; want %x", name, got.Code, err, tc.code)
 		}
@@ -644,7 +644,7 @@ func TestListener_HandshakeWithoutCertificate(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- l.Serve(ctx, &road{exchange: echo}) }()
+	go func() { done <- l.Serve(ctx, &handler{exchange: echo}) }()
 	c := connect(t, plain.Addr().String())
 	if got, err := c.receive(); err == nil || !strings.Contains(err.Error(), "certificate required") {
 		t.Errorf("got %+v, %v; want a handshake that fails", got, err)

@@ -23,7 +23,7 @@ func TestEnvelope_CallWrittenOnce(t *testing.T) {
 	same := data(`{"input":{"b":2, "a":9007199254740993},"skill":"add"}`)
 	for name, tc := range map[string]struct {
 		parts  []canonical.Part
-		said   string // of the object
+		text   string // of the object
 		losses []canonical.LossCode
 	}{
 		"the call alone":     {[]canonical.Part{same}, `{"parts":"call"}`, nil},
@@ -35,7 +35,7 @@ func TestEnvelope_CallWrittenOnce(t *testing.T) {
 			t.Parallel()
 			m := &canonical.Message{Body: &canonical.Invoke{Call: call, Turn: canonical.Content{Parts: tc.parts}}}
 			d := codec.Write(m, &canonical.Message{Body: &canonical.Invoke{Call: call}})
-			if !strings.Contains(string(d.Members), tc.said) {
+			if !strings.Contains(string(d.Members), tc.text) {
 				t.Errorf("it says %s", d.Members)
 			}
 			var codes []canonical.LossCode

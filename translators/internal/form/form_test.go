@@ -81,7 +81,7 @@ func TestFit_HostileSchemas(t *testing.T) {
 
 func TestFit_CostIsBounded(t *testing.T) {
 	const most = 64 << 20 // bytes that one check allocates; those of hostile ones took seconds and gigabytes
-	letters := func(n int) string { return `"` + strings.Repeat("a", n) + `"` }
+	messages := func(n int) string { return `"` + strings.Repeat("a", n) + `"` }
 	numbers := func(n int) string { return `[` + strings.Repeat("3,", n) + `3]` }
 	choices := func(n int) string {
 		return `{"items":{"anyOf":[` + strings.Repeat(`{"const":1},`, n) + `{"const":2}]}}`
@@ -95,13 +95,13 @@ func TestFit_CostIsBounded(t *testing.T) {
 		{"deep schema", strings.Repeat(`{"not":`, 5000) + `{"const":1}` + strings.Repeat(`}`, 5000), "3", true},
 		{"deep value", `{}`, strings.Repeat("[", 5000) + strings.Repeat("]", 5000), true},
 		{"as deep as is checked", strings.Repeat(`{"items":`, maxDepth-1) + `{}` + strings.Repeat(`}`, maxDepth-1), strings.Repeat("[", maxDepth) + strings.Repeat("]", maxDepth), false},
-		{"long value", `{"type":"string"}`, letters(2 << 20), true},
-		{"repetitions in a pattern", `{"pattern":"` + strings.Repeat("(a?){1000}", 100) + `"}`, letters(100), true},
-		{"pattern for a long value", `{"pattern":"(` + strings.Repeat("a?", 60) + `)*b"}`, letters(300_000), true},
-		{"long pattern", `{"pattern":"` + strings.Repeat("[a]", 2000) + `"}`, letters(1), true},
-		{"many patterns", `{"allOf":[` + strings.Repeat(`{"pattern":"a{1000}"},`, 20) + `true]}`, letters(1), true},
+		{"long value", `{"type":"string"}`, messages(2 << 20), true},
+		{"repetitions in a pattern", `{"pattern":"` + strings.Repeat("(a?){1000}", 100) + `"}`, messages(100), true},
+		{"pattern for a long value", `{"pattern":"(` + strings.Repeat("a?", 60) + `)*b"}`, messages(300_000), true},
+		{"long pattern", `{"pattern":"` + strings.Repeat("[a]", 2000) + `"}`, messages(1), true},
+		{"many patterns", `{"allOf":[` + strings.Repeat(`{"pattern":"a{1000}"},`, 20) + `true]}`, messages(1), true},
 		{"value that is a pattern", `{"allOf":[` + strings.Repeat(`{"format":"regex"},`, 80) + `true]}`, `"` + strings.Repeat("(a?){1000}", 20) + `"`, true},
-		{"pattern of names", `{"type":"string","pattern":"^\\p{L}{1,200}$"}`, letters(10_000), false},
+		{"pattern of names", `{"type":"string","pattern":"^\\p{L}{1,200}$"}`, messages(10_000), false},
 		{"unique items", `{"uniqueItems":true}`, numbers(50_000), false},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -17,7 +17,7 @@ func limits() translators.Config { return translators.Config{BodyLimit: 1 << 12,
 
 func raw(text string) json.RawMessage { return json.RawMessage(text) }
 
-func lost(code canonical.LossCode, path string) []canonical.Loss {
+func losses(code canonical.LossCode, path string) []canonical.Loss {
 	return []canonical.Loss{{Code: code, Path: path, Fate: canonical.Dropped}}
 }
 
@@ -39,11 +39,11 @@ func TestParse_Messages(t *testing.T) {
 		"error to nobody":     {`{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":""}}`, jsonrpc.Message{ID: raw(`null`), Error: &jsonrpc.Error{Code: -32700}}},
 		"error without id":    {`{"jsonrpc":"2.0","error":{"code":-32700,"message":"x"}}`, jsonrpc.Message{Error: &jsonrpc.Error{Code: -32700, Message: "x"}}},
 		"escaped names":       {`{"\u006asonrpc":"2.0","id":1,"method":"m"}`, jsonrpc.Message{ID: raw(`1`), Method: "m"}},
-		"unknown members":     {`{"jsonrpc":"2.0","id":1,"method":"m","extra":1,"more":2}`, jsonrpc.Message{ID: raw(`1`), Method: "m", Losses: lost(canonical.LossExtension, "/extensions")}},
-		"nulls of a result":   {`{"jsonrpc":"2.0","id":1,"method":null,"params":null,"result":{},"error":null}`, jsonrpc.Message{ID: raw(`1`), Result: raw(`{}`), Losses: lost(canonical.LossEmpty, "/body")}},
-		"nulls of an error":   {`{"jsonrpc":"2.0","id":1,"method":null,"result":null,"error":{"code":1,"message":"m"}}`, jsonrpc.Message{ID: raw(`1`), Error: &jsonrpc.Error{Code: 1, Message: "m"}, Losses: lost(canonical.LossEmpty, "/body")}},
-		"nulls of a request":  {`{"jsonrpc":"2.0","id":1,"method":"m","result":null,"error":null}`, jsonrpc.Message{ID: raw(`1`), Method: "m", Losses: lost(canonical.LossEmpty, "/body")}},
-		"params that is null": {`{"jsonrpc":"2.0","id":1,"method":"m","params":null}`, jsonrpc.Message{ID: raw(`1`), Method: "m", Losses: lost(canonical.LossEmpty, "/body")}},
+		"unknown members":     {`{"jsonrpc":"2.0","id":1,"method":"m","extra":1,"more":2}`, jsonrpc.Message{ID: raw(`1`), Method: "m", Losses: losses(canonical.LossExtension, "/extensions")}},
+		"nulls of a result":   {`{"jsonrpc":"2.0","id":1,"method":null,"params":null,"result":{},"error":null}`, jsonrpc.Message{ID: raw(`1`), Result: raw(`{}`), Losses: losses(canonical.LossEmpty, "/body")}},
+		"nulls of an error":   {`{"jsonrpc":"2.0","id":1,"method":null,"result":null,"error":{"code":1,"message":"m"}}`, jsonrpc.Message{ID: raw(`1`), Error: &jsonrpc.Error{Code: 1, Message: "m"}, Losses: losses(canonical.LossEmpty, "/body")}},
+		"nulls of a request":  {`{"jsonrpc":"2.0","id":1,"method":"m","result":null,"error":null}`, jsonrpc.Message{ID: raw(`1`), Method: "m", Losses: losses(canonical.LossEmpty, "/body")}},
+		"params that is null": {`{"jsonrpc":"2.0","id":1,"method":"m","params":null}`, jsonrpc.Message{ID: raw(`1`), Method: "m", Losses: losses(canonical.LossEmpty, "/body")}},
 		"numbers stay exact":  {`{"jsonrpc":"2.0","id":1,"method":"m","params":{"n":1.10e2}}`, jsonrpc.Message{ID: raw(`1`), Method: "m", Params: raw(`{"n":1.10e2}`)}},
 	} {
 		got, err := jsonrpc.Parse([]byte(tc.in), limits())

@@ -251,9 +251,9 @@ func TestArgs_OfTheMessageTool(t *testing.T) {
 		"no base64":      {`{"message":"m","files":[{"bytes":"?"}]}`, nil},
 	} {
 		content, _, err := profile.TurnFromArgs(json.RawMessage(tc.args))
-		var said *canonical.Error
+		var answer *canonical.Error
 		if tc.want == nil {
-			if !errors.As(err, &said) || said.Code != canonical.CodeBadParams || said.Schema == nil {
+			if !errors.As(err, &answer) || answer.Code != canonical.CodeBadParams || answer.Schema == nil {
 				t.Errorf("%s: got %v, want bad params with the schema", name, err)
 			}
 			continue

@@ -99,17 +99,17 @@ func TestConcierge_Behaviours(t *testing.T) {
 func TestConcierge_FinishesATaskAfterAnInput(t *testing.T) {
 	t.Parallel()
 	agent, client := startAgent(t)
-	asked, err := A2ACall(t.Context(), client, agent.URL(), a2a.NewMessage(a2a.MessageRoleUser, a2a.NewTextPart("ask: for how many?")))
+	request, err := A2ACall(t.Context(), client, agent.URL(), a2a.NewMessage(a2a.MessageRoleUser, a2a.NewTextPart("ask: for how many?")))
 	if err != nil {
 		t.Fatal(err)
 	}
 	done, err := A2ACall(t.Context(), client, agent.URL(),
-		a2a.NewMessageForTask(a2a.MessageRoleUser, asked.Task, a2a.NewTextPart("two")))
+		a2a.NewMessageForTask(a2a.MessageRoleUser, request.Task, a2a.NewTextPart("two")))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if done.Task.ID != asked.Task.ID || done.State() != a2a.TaskStateCompleted {
-		t.Errorf("task %s %s, want %s completed", done.Task.ID, done.State(), asked.Task.ID)
+	if done.Task.ID != request.Task.ID || done.State() != a2a.TaskStateCompleted {
+		t.Errorf("task %s %s, want %s completed", done.Task.ID, done.State(), request.Task.ID)
 	}
 }
 
@@ -221,9 +221,9 @@ func TestReceived_RecordsEvidenceAndIsBounded(t *testing.T) {
 	for n := range maxKept {
 		post(t, client, server.URL(), fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"ping"}`, n), nil)
 	}
-	kept := server.Received()
-	if len(kept) != maxKept || bytes.Contains(kept[0].Body, []byte("tools/list")) {
-		t.Errorf("%d kept, oldest %s", len(kept), kept[0].Body)
+	stored := server.Received()
+	if len(stored) != maxKept || bytes.Contains(stored[0].Body, []byte("tools/list")) {
+		t.Errorf("%d kept, oldest %s", len(stored), stored[0].Body)
 	}
 	post(t, client, server.URL(), strings.Repeat(" ", maxKeptBody+1), nil)
 	if last := server.Received()[maxKept-1]; last.Body != nil {

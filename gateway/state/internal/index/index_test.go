@@ -40,8 +40,8 @@ func TestIndex_BehavesAsAMap(t *testing.T) {
 			t.Errorf("at the end %d is %v", value, got)
 		}
 	}
-	if room := len(x.chunks) * chunk; room >= most+chunk {
-		t.Errorf("room for %d values, of which there were %d", room, most)
+	if space := len(x.chunks) * chunk; space >= most+chunk {
+		t.Errorf("room for %d values, of which there were %d", space, most)
 	}
 }
 
@@ -51,20 +51,20 @@ func TestTable_EntriesAreFoundAfterRemovals(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(3, 4))
 	for range 2000 {
-		tab, kept := table{entries: make([]uint64, 16)}, map[uint64]bool{}
+		tab, stored := table{entries: make([]uint64, 16)}, map[uint64]bool{}
 		for number := range uint64(10) {
 			entry := uint64(12+random.IntN(6))<<32 | (number + 1) // many belong in one place, and beyond the end
 			tab.put(entry)
-			kept[entry] = true
+			stored[entry] = true
 		}
-		for len(kept) > 0 {
+		for len(stored) > 0 {
 			at := uint32(random.IntN(16))
 			if tab.entries[at] == 0 {
 				continue
 			}
-			delete(kept, tab.entries[at])
+			delete(stored, tab.entries[at])
 			tab.remove(at)
-			for entry := range kept {
+			for entry := range stored {
 				for at := uint32(entry>>32) & tab.mask(); tab.entries[at] != entry; at = (at + 1) & tab.mask() {
 					if tab.entries[at] == 0 {
 						t.Fatalf("%x is behind a gap: %x", entry, tab.entries)

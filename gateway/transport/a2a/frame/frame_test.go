@@ -131,12 +131,12 @@ func TestFrame_LossesInProtobuf(t *testing.T) {
 			t.Parallel()
 			framed, losses := there(t, translators.Wire{Path: send, Body: []byte(c.body)})
 			same(t, back(t, framed), c.want)
-			var said []string
+			var texts []string
 			for _, loss := range losses {
-				said = append(said, loss.String())
+				texts = append(texts, loss.String())
 			}
-			if strings.Join(said, ",") != strings.Join(c.losses, ",") {
-				t.Errorf("lost %v, want %v", said, c.losses)
+			if strings.Join(texts, ",") != strings.Join(c.losses, ",") {
+				t.Errorf("lost %v, want %v", texts, c.losses)
 			}
 		})
 	}
@@ -268,11 +268,11 @@ func FuzzUnframe_Roundtrip(f *testing.F) {
 		if !json.Valid(read.Body) {
 			t.Fatalf("no JSON: %s", read.Body)
 		}
-		said, _, err := frame.Framer{}.Frame(read)
+		answer, _, err := frame.Framer{}.Frame(read)
 		if err != nil {
 			return // an unknown enumeration, a time out of range
 		}
-		again, err := frame.Framer{}.Unframe(said)
+		again, err := frame.Framer{}.Unframe(answer)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -287,8 +287,8 @@ func FuzzUnframe_Roundtrip(f *testing.F) {
 func TestUnframe_UnknownFieldsAreLosses(t *testing.T) {
 	t.Parallel()
 	const later = "\xc2\x0c\x01x" // field 200
-	message := func(octets string) []byte {
-		return protowire.AppendString(protowire.AppendTag(nil, 2, protowire.BytesType), octets)
+	message := func(content string) []byte {
+		return protowire.AppendString(protowire.AppendTag(nil, 2, protowire.BytesType), content)
 	}
 	details := &spb.Status{Code: 5}
 	for range 65 {
@@ -315,12 +315,12 @@ func TestUnframe_UnknownFieldsAreLosses(t *testing.T) {
 	} {
 		c.wire.Form = a2a.FormGRPC
 		got, err := frame.Framer{}.Unframe(c.wire)
-		var lost []string
+		var missing []string
 		for _, loss := range got.Losses {
-			lost = append(lost, loss.String())
+			missing = append(missing, loss.String())
 		}
-		if err != nil || strings.Join(lost, ",") != c.want {
-			t.Errorf("%s: lost %v, %v", name, lost, err)
+		if err != nil || strings.Join(missing, ",") != c.want {
+			t.Errorf("%s: lost %v, %v", name, missing, err)
 		}
 	}
 }

@@ -56,25 +56,25 @@ func instance(t testing.TB, kind protoreflect.MessageDescriptor) proto.Message {
 	return found.New().Interface()
 }
 
-// octetsOf is what the library says, and whether it says anything.
-func octetsOf(t testing.TB, kind protoreflect.MessageDescriptor, text []byte) ([]byte, bool) {
+// bytesOf is what the library says, and whether it says anything.
+func bytesOf(t testing.TB, kind protoreflect.MessageDescriptor, text []byte) ([]byte, bool) {
 	t.Helper()
 	m := instance(t, kind)
 	if (protojson.UnmarshalOptions{RecursionLimit: deepest}).Unmarshal(text, m) != nil {
 		return nil, false
 	}
-	octets, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
+	content, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return octets, true
+	return content, true
 }
 
 // textOf is what the library says, without its blanks.
-func textOf(t testing.TB, kind protoreflect.MessageDescriptor, octets []byte, depth int) (text []byte, strange, ok bool) {
+func textOf(t testing.TB, kind protoreflect.MessageDescriptor, content []byte, depth int) (text []byte, strange, ok bool) {
 	t.Helper()
 	m := instance(t, kind)
-	if (proto.UnmarshalOptions{RecursionLimit: depth}).Unmarshal(octets, m) != nil {
+	if (proto.UnmarshalOptions{RecursionLimit: depth}).Unmarshal(content, m) != nil {
 		return nil, false, false
 	}
 	loose, err := protojson.Marshal(m)
@@ -86,7 +86,7 @@ func textOf(t testing.TB, kind protoreflect.MessageDescriptor, octets []byte, de
 		t.Fatal(err)
 	}
 	known := proto.Clone(m)
-	if err := (proto.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(octets, known); err != nil {
+	if err := (proto.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(content, known); err != nil {
 		t.Fatal(err)
 	}
 	return out.Bytes(), !proto.Equal(m, known), true
@@ -101,26 +101,26 @@ func strange(losses []canonical.Loss) bool {
 	return slices.ContainsFunc(losses, func(l canonical.Loss) bool { return l.Code == canonical.LossExtension })
 }
 
-// sameOctets holds a text to the library: what it refuses is refused, or goes
+// sameBytes holds a text to the library: what it refuses is refused, or goes
 // without members that the schema lacks.
-func sameOctets(t testing.TB, kind protoreflect.MessageDescriptor, text []byte) (octets []byte, said bool) {
+func sameBytes(t testing.TB, kind protoreflect.MessageDescriptor, text []byte) (content []byte, reported bool) {
 	t.Helper()
-	want, said := octetsOf(t, kind, text)
+	want, reported := bytesOf(t, kind, text)
 	got, losses, err := frame.Pack(kind, text)
-	if said != (err == nil && !strange(losses)) || said && !bytes.Equal(got, want) {
-		t.Errorf("%s of %q:\n got %q, %v, %v\nwant %q (%t)", kind.Name(), text, got, losses, err, want, said)
+	if reported != (err == nil && !strange(losses)) || reported && !bytes.Equal(got, want) {
+		t.Errorf("%s of %q:\n got %q, %v, %v\nwant %q (%t)", kind.Name(), text, got, losses, err, want, reported)
 	}
-	return got, said
+	return got, reported
 }
 
 // sameText holds bytes to the library. It says nothing of strange fields in what
 // it does not keep.
-func sameText(t testing.TB, kind protoreflect.MessageDescriptor, octets []byte, depth int) {
+func sameText(t testing.TB, kind protoreflect.MessageDescriptor, content []byte, depth int) {
 	t.Helper()
-	want, odd, said := textOf(t, kind, octets, depth)
-	got, losses, err := frame.Unpack(kind, octets, depth)
-	if said != (err == nil) || !bytes.Equal(got, want) || odd && !strange(losses) {
-		t.Errorf("%s of %q:\n got %s, %v, %v\nwant %s (%t, %t)", kind.Name(), octets, got, losses, err, want, odd, said)
+	want, odd, reported := textOf(t, kind, content, depth)
+	got, losses, err := frame.Unpack(kind, content, depth)
+	if reported != (err == nil) || !bytes.Equal(got, want) || odd && !strange(losses) {
+		t.Errorf("%s of %q:\n got %s, %v, %v\nwant %s (%t, %t)", kind.Name(), content, got, losses, err, want, odd, reported)
 	}
 	if err != nil && !errors.Is(err, translators.ErrMalformed) {
 		t.Errorf("not typed: %v", err)
@@ -177,14 +177,14 @@ func TestFrame_CorpusAgreesWithLibrary(t *testing.T) {
 	messages := 0
 	for _, kind := range kinds() {
 		for _, value := range values {
-			octets, said := sameOctets(t, kind, []byte(value))
-			if !said {
+			content, reported := sameBytes(t, kind, []byte(value))
+			if !reported {
 				continue
 			}
 			messages++
-			sameText(t, kind, octets, depth)
-			if _, losses, _ := frame.Unpack(kind, octets, depth); len(losses) > 0 && strings.HasPrefix(string(kind.FullName()), "lf.a2a.") {
-				t.Errorf("%s of %q: lost %v", kind.Name(), octets, losses)
+			sameText(t, kind, content, depth)
+			if _, losses, _ := frame.Unpack(kind, content, depth); len(losses) > 0 && strings.HasPrefix(string(kind.FullName()), "lf.a2a.") {
+				t.Errorf("%s of %q: lost %v", kind.Name(), content, losses)
 			}
 		}
 	}
@@ -236,13 +236,13 @@ func named(t testing.TB, name string) protoreflect.MessageDescriptor {
 // writes it.
 func TestFrame_HashedBytesAreStable(t *testing.T) {
 	t.Parallel()
-	var octets, texts []byte
+	var content, texts []byte
 	for range 2 { // the library's maps differ from call to call
-		octets, texts = nil, nil
+		content, texts = nil, nil
 		for _, c := range everydays {
 			kind := named(t, c.kind)
-			packed, said := sameOctets(t, kind, []byte(c.text))
-			if !said {
+			packed, reported := sameBytes(t, kind, []byte(c.text))
+			if !reported {
 				t.Fatalf("%s: not said: %s", c.kind, c.text)
 			}
 			sameText(t, kind, packed, depth)
@@ -250,9 +250,9 @@ func TestFrame_HashedBytesAreStable(t *testing.T) {
 			if err != nil || len(losses) > 0 {
 				t.Errorf("%s: %v, %v", c.kind, losses, err)
 			}
-			octets, texts = append(octets, packed...), append(texts, text...)
+			content, texts = append(content, packed...), append(texts, text...)
 		}
-		if got := fmt.Sprintf("%x", sha256.Sum256(octets)); got != "dde420d4271f1b43245e5f3e181a5242bee468b41fd910b10e96ffdd6037ea22" {
+		if got := fmt.Sprintf("%x", sha256.Sum256(content)); got != "dde420d4271f1b43245e5f3e181a5242bee468b41fd910b10e96ffdd6037ea22" {
 			t.Errorf("bytes are others: %s", got)
 		}
 		if got := fmt.Sprintf("%x", sha256.Sum256(texts)); got != "9babca5cfbbba9fde8b55357b66c1430663b883c9c959299719c9daeaa50a45d" {
@@ -394,8 +394,8 @@ var oddTexts = []struct{ kind, text string }{
 	{"Timestamp", `"2026-05-01T05:00:00Z"`},
 }
 
-// oddOctets are corners of protobuf's form.
-var oddOctets = []struct{ kind, octets string }{
+// oddBytes are corners of protobuf's form.
+var oddBytes = []struct{ kind, bytes string }{
 	{"Part", "\x0a\x01a\x1a\x01b"},
 	{"Part", "\x0a\x01a\x0a\x01b"},
 	{"Part", "\x32\x01a\x32\x01b"},
@@ -473,10 +473,10 @@ var oddOctets = []struct{ kind, octets string }{
 func TestFrame_OddMessagesAgreeWithLibrary(t *testing.T) {
 	t.Parallel()
 	for _, c := range oddTexts {
-		sameOctets(t, named(t, c.kind), []byte(c.text))
+		sameBytes(t, named(t, c.kind), []byte(c.text))
 	}
-	for _, c := range oddOctets {
-		sameText(t, named(t, c.kind), []byte(c.octets), depth)
+	for _, c := range oddBytes {
+		sameText(t, named(t, c.kind), []byte(c.bytes), depth)
 	}
 }
 
@@ -487,11 +487,11 @@ func TestFrame_DepthAgreesWithLibrary(t *testing.T) {
 	for n := range 60 {
 		for _, around := range [][2]string{{"[", "]"}, {`{"a":`, "}"}} {
 			text := []byte(`{"data":` + strings.Repeat(around[0], n) + "1" + strings.Repeat(around[1], n) + "}")
-			octets, said := sameOctets(t, kind, text)
-			if !said {
+			content, reported := sameBytes(t, kind, text)
+			if !reported {
 				t.Fatalf("%d levels are refused", n)
 			}
-			sameText(t, kind, octets, depth)
+			sameText(t, kind, content, depth)
 		}
 	}
 	for _, n := range []int{1000, 1 << 17} {
@@ -540,21 +540,21 @@ func FuzzPack_AgreesWithLibrary(f *testing.F) {
 		f.Add(uint(slices.Index(all, named(f, c.kind))), []byte(c.text))
 	}
 	f.Fuzz(func(t *testing.T, which uint, text []byte) {
-		sameOctets(t, all[which%uint(len(all))], text)
+		sameBytes(t, all[which%uint(len(all))], text)
 	})
 }
 
 func FuzzUnpack_AgreesWithLibrary(f *testing.F) {
 	all := kinds()
-	for _, c := range oddOctets {
-		f.Add(uint(slices.Index(all, named(f, c.kind))), []byte(c.octets), depth)
+	for _, c := range oddBytes {
+		f.Add(uint(slices.Index(all, named(f, c.kind))), []byte(c.bytes), depth)
 	}
 	for _, c := range everydays {
-		octets, _ := octetsOf(f, named(f, c.kind), []byte(c.text))
-		f.Add(uint(slices.Index(all, named(f, c.kind))), octets, depth)
+		content, _ := bytesOf(f, named(f, c.kind), []byte(c.text))
+		f.Add(uint(slices.Index(all, named(f, c.kind))), content, depth)
 	}
-	f.Fuzz(func(t *testing.T, which uint, octets []byte, depth int) {
-		sameText(t, all[which%uint(len(all))], octets, 1+abs(depth)%depthMost)
+	f.Fuzz(func(t *testing.T, which uint, content []byte, depth int) {
+		sameText(t, all[which%uint(len(all))], content, 1+abs(depth)%depthMost)
 	})
 }
 
@@ -579,11 +579,11 @@ func BenchmarkPack_TypicalMessages(b *testing.B) {
 func BenchmarkUnpack_TypicalMessages(b *testing.B) {
 	for _, c := range everydays[:2] {
 		kind := named(b, c.kind)
-		octets, _ := octetsOf(b, kind, []byte(c.text))
+		content, _ := bytesOf(b, kind, []byte(c.text))
 		b.Run(c.kind, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, _, err := frame.Unpack(kind, octets, depth); err != nil {
+				if _, _, err := frame.Unpack(kind, content, depth); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -120,8 +120,8 @@ func TestParsePublic_Keys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for what, octets := range map[string][]byte{"whole": point, "compressed": short} {
-		public, err := ParsePublic(base64.StdEncoding.EncodeToString(octets))
+	for what, bytes := range map[string][]byte{"whole": point, "compressed": short} {
+		public, err := ParsePublic(base64.StdEncoding.EncodeToString(bytes))
 		if err != nil || (Identity{Key: public}).Check([]byte("m"), signature) != nil {
 			t.Errorf("%s: %v", what, err)
 		}
@@ -134,9 +134,9 @@ func TestParsePublic_Keys(t *testing.T) {
 	if err != nil || (Identity{Key: parsed}).Check([]byte("m"), ed25519.Sign(private, []byte("m"))) != nil {
 		t.Errorf("Ed25519: %v", err)
 	}
-	for _, octets := range [][]byte{nil, point[:64], append([]byte{5}, point[1:33]...), append([]byte{4}, make([]byte, 64)...)} {
-		if _, err := ParsePublic(base64.StdEncoding.EncodeToString(octets)); err == nil {
-			t.Errorf("accepted: %x", octets)
+	for _, bytes := range [][]byte{nil, point[:64], append([]byte{5}, point[1:33]...), append([]byte{4}, make([]byte, 64)...)} {
+		if _, err := ParsePublic(base64.StdEncoding.EncodeToString(bytes)); err == nil {
+			t.Errorf("accepted: %x", bytes)
 		}
 	}
 	if _, err := ParsePublic("?"); err == nil {
@@ -146,16 +146,16 @@ func TestParsePublic_Keys(t *testing.T) {
 
 // issuer mints unsigned tokens, and believes them.
 type issuer struct {
-	minted int
-	judged int
-	place  string
-	asked  TokenRequest
-	broken error
+	minted    int
+	judged    int
+	place     string
+	requested TokenRequest
+	broken    error
 }
 
 func (i *issuer) Mint(_ context.Context, r TokenRequest) (string, time.Time, error) {
 	i.minted++
-	if i.asked = r; i.broken != nil {
+	if i.requested = r; i.broken != nil {
 		return "", time.Time{}, i.broken
 	}
 	claims := map[string]any{}
@@ -239,8 +239,8 @@ func TestIssued_FailingIssuer(t *testing.T) {
 		t.Fatal(err)
 	}
 	first, err := mine.Token(t.Context())
-	if err != nil || i.asked.Subject != "org/ns/a" {
-		t.Fatalf("%+v %v", i.asked, err)
+	if err != nil || i.requested.Subject != "org/ns/a" {
+		t.Fatalf("%+v %v", i.requested, err)
 	}
 	i.broken = errors.New("no")
 	now = time.Unix(999, 0)

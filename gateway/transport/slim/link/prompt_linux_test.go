@@ -37,11 +37,11 @@ func TestPrompted_AcknowledgesAtOnce(t *testing.T) {
 		t.Fatal("a socket is not prompt")
 	}
 	for round := range 64 {
-		said := make([]byte, 1)
-		if _, err := conn.Write(said); err != nil {
+		body := make([]byte, 1)
+		if _, err := conn.Write(body); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := conn.Read(said); err != nil {
+		if _, err := conn.Read(body); err != nil {
 			t.Fatal(err)
 		}
 		var now int

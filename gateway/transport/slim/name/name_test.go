@@ -116,14 +116,14 @@ func FuzzParse_Roundtrip(f *testing.F) {
 }
 
 func FuzzDecode_KeyMatchesName(f *testing.F) {
-	octets, err := proto.Marshal(Name{"org", "ns", "alice", ID{1, 2}}.Encode())
+	bytes, err := proto.Marshal(Name{"org", "ns", "alice", ID{1, 2}}.Encode())
 	if err != nil {
 		f.Fatal(err)
 	}
-	f.Add(octets)
-	f.Fuzz(func(t *testing.T, octets []byte) {
+	f.Add(bytes)
+	f.Fuzz(func(t *testing.T, bytes []byte) {
 		w := new(dataplane.Name)
-		if proto.Unmarshal(octets, w) != nil {
+		if proto.Unmarshal(bytes, w) != nil {
 			return
 		}
 		n, err := Decode(w)

@@ -21,7 +21,7 @@ func channels(t *testing.T) (channel, control name.Name) {
 	return named(t, "org/ns/room").With(name.ID{High: 7, Low: 1}), named(t, "org/ns/room").With(name.ID{High: 7, Low: 2})
 }
 
-const room = 700 // the group's session id
+const space = 700 // the group's session id
 
 // invite makes b a member of a group that a moderates, with others in it.
 func invite(t *testing.T, a, b *App, others ...name.Name) *Session {
@@ -29,7 +29,7 @@ func invite(t *testing.T, a, b *App, others ...name.Name) *Session {
 	channel, control := channels(t)
 	join := frame.Join(1000, 3)
 	join.GetJoinRequest().Channel, join.GetJoinRequest().Control = channel.Encode(), control.Encode()
-	route := frame.Route{From: a.Name(), To: b.Name().Any(), Session: room, Message: 4, Group: true}
+	route := frame.Route{From: a.Name(), To: b.Name().Any(), Session: space, Message: 4, Group: true}
 	a.emit(frame.Control(route, frame.Discover(), nil))
 	synctest.Wait()
 	route.To, route.Message = b.Name(), 5
@@ -68,11 +68,11 @@ func TestGroup_DirectMessageOutsideTheSequence(t *testing.T) {
 		id     uint32
 		direct bool
 	}
-	var heard []sent
+	var received []sent
 	fate := func(m *dataplane.Message) nodetest.Fate {
 		if kindOf(m) == frame.Msg {
 			_, direct := m.GetMetadata()[flagTo]
-			heard = append(heard, sent{m.GetPublish().GetHeader().GetDestination().GetStrName().GetStrComponent_2(), m.GetPublish().GetSession().GetMessageId(), direct})
+			received = append(received, sent{m.GetPublish().GetHeader().GetDestination().GetStrName().GetStrComponent_2(), m.GetPublish().GetSession().GetMessageId(), direct})
 		}
 		return nodetest.Fate{}
 	}
@@ -94,10 +94,10 @@ func TestGroup_DirectMessageOutsideTheSequence(t *testing.T) {
 		late := make(chan error, 1)
 		go func() { late <- s.SendTo(t.Context(), a.Name(), Message{}) }()
 		synctest.Wait()
-		if len(heard) != windowOne || len(late) != 0 {
-			t.Fatalf("%d messages, %d over", len(heard), len(late))
+		if len(received) != windowOne || len(late) != 0 {
+			t.Fatalf("%d messages, %d over", len(received), len(late))
 		}
-		for _, m := range heard {
+		for _, m := range received {
 			if m.to != "alice" || m.id < ids || !m.direct {
 				t.Errorf("%+v", m)
 			}
@@ -129,7 +129,7 @@ func keepAlive(t *testing.T, a, b *App) (stop func()) {
 			case <-over:
 				return
 			case <-tick.C:
-				a.emit(frame.Control(frame.Route{From: a.Name(), To: b.Name(), Session: room, Message: id, Group: true}, frame.Beat(), nil))
+				a.emit(frame.Control(frame.Route{From: a.Name(), To: b.Name(), Session: space, Message: id, Group: true}, frame.Beat(), nil))
 			}
 		}
 	}()
@@ -156,7 +156,7 @@ func TestGroup_EndedByModeratorOnly(t *testing.T) {
 				a, b := start(t, node, "org/ns/alice", secret), start(t, node, "org/ns/bob", secret)
 				carol := start(t, node, "org/ns/carol", secret)
 				s := invite(t, a, b, carol.Name())
-				route := frame.Route{From: carol.Name(), To: b.Name(), Session: room, Message: 9, Group: true}
+				route := frame.Route{From: carol.Name(), To: b.Name(), Session: space, Message: 9, Group: true}
 				carol.emit(frame.Control(route, end.command(b.Name().Encode()), nil))
 				synctest.Wait()
 				if err := s.closedError(); err != nil {
@@ -198,7 +198,7 @@ func TestGroup_RemovedMemberInvitedAgain(t *testing.T) {
 			if s.ended() {
 				t.Fatalf("round %d: over before it began", round)
 			}
-			to := frame.Route{From: a.Name(), To: channel, Session: room, Message: 50, Group: true}
+			to := frame.Route{From: a.Name(), To: channel, Session: space, Message: 50, Group: true}
 			a.emit(frame.Data(to, frame.Msg, frame.Payload{Blob: []byte("hello")}, nil))
 			if m, err := s.Receive(t.Context()); err != nil || string(m.Blob) != "hello" {
 				t.Fatalf("round %d: %q %v", round, m.Blob, err)
@@ -229,10 +229,10 @@ func TestGroup_RefusedAtOnce(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			var heard []frame.Kind
+			var received []frame.Kind
 			synctest.Test(t, func(t *testing.T) {
 				node := newNode(t, func(m *dataplane.Message) nodetest.Fate {
-					heard = append(heard, kindOf(m))
+					received = append(received, kindOf(m))
 					return nodetest.Fate{}
 				})
 				a, b := start(t, node, "org/ns/alice", secret), start(t, node, "org/ns/bob", secret)
@@ -240,10 +240,10 @@ func TestGroup_RefusedAtOnce(t *testing.T) {
 				join := frame.Join(1000, 3)
 				join.GetJoinRequest().Channel, join.GetJoinRequest().Control = channel.Encode(), control.Encode()
 				spoil(join.GetJoinRequest())
-				a.emit(frame.Control(frame.Route{From: a.Name(), To: b.Name(), Session: room, Message: 5, Group: true}, join, nil))
+				a.emit(frame.Control(frame.Route{From: a.Name(), To: b.Name(), Session: space, Message: 5, Group: true}, join, nil))
 				synctest.Wait()
-				if len(heard) != 2 || heard[1] != frame.GroupNack || len(b.all()) != 0 {
-					t.Errorf("%v, %d sessions", heard, len(b.all()))
+				if len(received) != 2 || received[1] != frame.GroupNack || len(b.all()) != 0 {
+					t.Errorf("%v, %d sessions", received, len(b.all()))
 				}
 			})
 		})
@@ -259,7 +259,7 @@ func TestGroup_MembersAreBounded(t *testing.T) {
 		s := invite(t, a, b)
 		for i := range uint32(maxMembers + 10) {
 			other := named(t, "org/ns/m"+strings.Repeat("x", int(i%7))).With(name.ID{High: 9, Low: uint64(i)})
-			a.emit(frame.Control(frame.Route{From: a.Name(), To: b.Name(), Session: room, Message: 1000 + i, Group: true}, changed(dataplane.GroupUpdateOp_ADD, other.Encode()), nil))
+			a.emit(frame.Control(frame.Route{From: a.Name(), To: b.Name(), Session: space, Message: 1000 + i, Group: true}, changed(dataplane.GroupUpdateOp_ADD, other.Encode()), nil))
 		}
 		synctest.Wait()
 		if got := len(s.Roster()); got != maxMembers+1 {
@@ -278,7 +278,7 @@ func TestGroup_MemberIdentityIsFixed(t *testing.T) {
 		carol, mallory := start(t, node, "org/ns/carol", secret), start(t, node, "org/ns/mallory", secret)
 		s := invite(t, a, b, carol.Name())
 		tell := func(by *App, as name.Name, id uint32, text string) {
-			by.emit(frame.Data(frame.Route{From: as, To: b.Name(), Session: room, Message: id, Group: true}, frame.Msg, frame.Payload{Blob: []byte(text)}, nil))
+			by.emit(frame.Data(frame.Route{From: as, To: b.Name(), Session: space, Message: id, Group: true}, frame.Msg, frame.Payload{Blob: []byte(text)}, nil))
 			synctest.Wait()
 		}
 		tell(carol, carol.Name(), 1, "one")
@@ -309,10 +309,10 @@ func TestGroup_MemberGoesOfflineByItself(t *testing.T) {
 		carol, dave := start(t, node, "org/ns/carol", secret), start(t, node, "org/ns/dave", secret)
 		s := invite(t, a, b, carol.Name(), dave.Name())
 		says := func(by *App, who name.Name, is dataplane.ParticipantState) string {
-			said := &dataplane.CommandPayload{CommandPayloadType: &dataplane.CommandPayload_UpdateParticipantState{
+			answer := &dataplane.CommandPayload{CommandPayloadType: &dataplane.CommandPayload_UpdateParticipantState{
 				UpdateParticipantState: &dataplane.UpdateParticipantStatePayload{Participant: who.Encode(), NewState: is},
 			}}
-			by.emit(frame.Control(frame.Route{From: by.Name(), To: b.Name(), Session: room, Message: 40, Group: true}, said, nil))
+			by.emit(frame.Control(frame.Route{From: by.Name(), To: b.Name(), Session: space, Message: 40, Group: true}, answer, nil))
 			synctest.Wait()
 			var all strings.Builder
 			for _, m := range s.Roster() {

@@ -77,14 +77,14 @@ func TestMachine_GapIsRequestedOnce(t *testing.T) {
 		}
 		b.receive(now, f, "")
 	}
-	var asked []uint32
+	var request []uint32
 	for _, m := range b.out {
 		if session := m.GetPublish().GetSession(); session.GetSessionMessageType() == frame.RtxRequest {
-			asked = append(asked, session.GetMessageId())
+			request = append(request, session.GetMessageId())
 		}
 	}
-	if !slices.Equal(asked, []uint32{2, 3}) || len(b.inbox.messages) != 1 {
-		t.Errorf("asked for %v, %d to read", asked, len(b.inbox.messages))
+	if !slices.Equal(request, []uint32{2, 3}) || len(b.inbox.messages) != 1 {
+		t.Errorf("asked for %v, %d to read", request, len(b.inbox.messages))
 	}
 	exchange(t, now, a, b)
 	if len(b.inbox.messages) != 4 || len(a.pending) != 0 {
@@ -146,14 +146,14 @@ func FuzzMachine_StateIsBounded(f *testing.F) {
 }
 
 // invented is a message made of three bytes.
-func invented(from name.Name, octets []byte) frame.Frame {
-	kind := frame.Kind(octets[0]%20 + 1)
-	id := uint32(octets[1])
-	if octets[2]&4 != 0 {
+func invented(from name.Name, bytes []byte) frame.Frame {
+	kind := frame.Kind(bytes[0]%20 + 1)
+	id := uint32(bytes[1])
+	if bytes[2]&4 != 0 {
 		id = math.MaxUint32 - id
 	}
-	f := frame.Frame{From: from, Kind: kind, Session: 7, Message: id, Failed: octets[2]&8 != 0, Metadata: map[string]string{}}
-	if octets[2]&1 != 0 {
+	f := frame.Frame{From: from, Kind: kind, Session: 7, Message: id, Failed: bytes[2]&8 != 0, Metadata: map[string]string{}}
+	if bytes[2]&1 != 0 {
 		f.Metadata[flagTo] = flagSet
 	}
 	if f.Control() {

@@ -87,7 +87,7 @@ func kindOf(m *dataplane.Message) frame.Kind {
 // sent, in order and once.
 func TestSession_UnreliableNetwork(t *testing.T) {
 	t.Parallel()
-	roads := map[string]func(*rand.Rand) nodetest.Fate{
+	handlers := map[string]func(*rand.Rand) nodetest.Fate{
 		"good":     func(*rand.Rand) nodetest.Fate { return nodetest.Fate{} },
 		"losing":   func(r *rand.Rand) nodetest.Fate { return nodetest.Fate{Drop: r.IntN(8) == 0} },
 		"doubling": func(r *rand.Rand) nodetest.Fate { return nodetest.Fate{Copies: r.IntN(3)} },
@@ -98,8 +98,8 @@ func TestSession_UnreliableNetwork(t *testing.T) {
 			return nodetest.Fate{Drop: r.IntN(10) == 0, Copies: r.IntN(2), Delay: time.Duration(r.IntN(500)) * time.Millisecond}
 		},
 	}
-	for road, fate := range roads {
-		t.Run(road, func(t *testing.T) {
+	for handler, fate := range handlers {
+		t.Run(handler, func(t *testing.T) {
 			t.Parallel()
 			chance := rand.New(rand.NewPCG(1, 2))
 			synctest.Test(t, func(t *testing.T) {
@@ -320,10 +320,10 @@ func TestSession_IgnoresPeersWithoutTheSecret(t *testing.T) {
 // TestSession_RefusesEncryptionAndLargeMessages: of encryption, and of a message too large, both at once.
 func TestSession_RefusesEncryptionAndLargeMessages(t *testing.T) {
 	t.Parallel()
-	var heard []frame.Kind // written under the node's lock, read when all is quiet
+	var received []frame.Kind // written under the node's lock, read when all is quiet
 	reasons := 0
 	fate := func(m *dataplane.Message) nodetest.Fate {
-		heard = append(heard, kindOf(m))
+		received = append(received, kindOf(m))
 		if m.GetMetadata()["aepb-reason"] == "MLS is not supported by this gateway, use a session without MLS" {
 			reasons++
 		}
@@ -340,7 +340,7 @@ func TestSession_RefusesEncryptionAndLargeMessages(t *testing.T) {
 		if err := mine.Send(t.Context(), Message{Blob: make([]byte, frame.MaxMessage-1024)}); !errors.As(err, &large) {
 			t.Errorf("without room for a token: %v", err)
 		}
-		heard = nil
+		received = nil
 		join := frame.Join(1000, 10)
 		join.GetJoinRequest().MlsSettings = &dataplane.MlsSettings{}
 		var log strings.Builder
@@ -348,7 +348,7 @@ func TestSession_RefusesEncryptionAndLargeMessages(t *testing.T) {
 		a.emit(frame.Control(frame.Route{From: a.Name(), To: b.Name(), Session: 99, Message: 5}, join, nil))
 		synctest.Wait()
 		want := fmt.Sprint([]frame.Kind{frame.JoinRequest, frame.JoinReply, frame.LeaveRequest, frame.LeaveReply})
-		if got := fmt.Sprint(heard); got != want {
+		if got := fmt.Sprint(received); got != want {
 			t.Errorf("%v, want %v", got, want)
 		}
 		if !strings.Contains(log.String(), `reason="MLS is not supported by this gateway, use a session without MLS"`) {

@@ -144,16 +144,16 @@ func FuzzRead_AnyMessage(f *testing.F) {
 		Control(route, Join(1000, 10), map[string]string{"k": "v"}), Control(route, Welcome(Member(from.Encode())), nil),
 		Data(route, Msg, Payload{"msg", []byte("hi")}, map[string]string{"rpc-id": "x"}), Unreachable(route), Greeting("x", nil, nil), SubscribeTo(from, 1, "t"),
 	} {
-		octets, err := proto.Marshal(m)
+		bytes, err := proto.Marshal(m)
 		if err != nil {
 			f.Fatal(err)
 		}
-		f.Add(octets)
+		f.Add(bytes)
 	}
 	secret := secretOf(f)
-	f.Fuzz(func(t *testing.T, octets []byte) {
+	f.Fuzz(func(t *testing.T, bytes []byte) {
 		m := new(dataplane.Message)
-		if proto.Unmarshal(octets, m) != nil {
+		if proto.Unmarshal(bytes, m) != nil {
 			return
 		}
 		read, err := Read(m)

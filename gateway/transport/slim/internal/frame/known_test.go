@@ -85,19 +85,19 @@ func ack() *dataplane.Message {
 
 func encode(t *testing.T, m *dataplane.Message) []byte {
 	t.Helper()
-	octets, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
+	bytes, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return octets
+	return bytes
 }
 
 func digest(t *testing.T, text string) string {
 	t.Helper()
-	octets, err := hex.DecodeString(text)
+	bytes, err := hex.DecodeString(text)
 	if err != nil {
 		t.Fatal(err)
 	}
-	sum := sha256.Sum256(octets)
+	sum := sha256.Sum256(bytes)
 	return hex.EncodeToString(sum[:])
 }
