@@ -33,6 +33,7 @@ func checks() []check {
 		{"docs", "readers guess what is not documented", packageDocs},
 		{"links", "a reader who follows a link has to find what it names", linksLaw},
 		{"names", "a package with a vague name collects unrelated code", packageNames},
+		{"test names", "a list of failures says which subject fails, and in which case", testNames},
 		{"top level", "the top level shows a reader the structure of the repository", topLevel},
 		{"words", "the tree builds anywhere, not only where it was written", words},
 	}

@@ -218,6 +218,18 @@ func plantedStructure() map[string]plants {
 				file("ect/testdata/a.md", "see [a](b.md)"),
 			},
 		},
+		"test names": {
+			bad: []map[string]string{
+				code("policy/a_test.go", "func TestPermit(t *testing.T) {}"),
+				code("policy/a_test.go", "func FuzzParse(f *testing.F) {}"),
+				code("policy/a_test.go", "func TestPermit_(t *testing.T) {}"),
+			},
+			good: []map[string]string{
+				code("policy/a_test.go", "func TestPermit_Judges(t *testing.T) {}\nfunc TestMain(m *testing.M) {}\nfunc Testing() {}"),
+				code("policy/a_test.go", "func BenchmarkAdd_8_Callers(b *testing.B) {}"),
+				code("policy/a.go", "func TestPermit() {}"),
+			},
+		},
 		"top level": {
 			bad:  []map[string]string{file("internal/a.go", "package p\n"), file("notes/a.md", "x"), file("NOTES.md", "x")},
 			good: []map[string]string{file("LICENSE", "x"), file(".ci/run", "x"), file("docs/a.md", "x"), file("deploy/helm/a.yaml", "x"), file(".golangci.yml", "x")},

@@ -1,6 +1,8 @@
 package arch_test
 
 import (
+	"regexp"
+
 	"fmt"
 	"go/ast"
 	"go/token"
@@ -130,6 +132,29 @@ func words(t tree) []string {
 		}
 		if path.Base(name) == "package-lock.json" && strings.Contains(content, `"resolved"`) {
 			failures = append(failures, name+`: "resolved" members pin the registry of one machine: omit-lockfile-registry-resolved`)
+		}
+	}
+	return failures
+}
+
+// anyTest is the name of what the Go tool takes for a test.
+var anyTest = regexp.MustCompile(`^(Test|Fuzz|Benchmark)[A-Z0-9_]`)
+
+// testName is that of a test: its subject and the case.
+var testName = regexp.MustCompile(`^(Test|Fuzz|Benchmark)[A-Z][A-Za-z0-9]*(_[A-Za-z0-9]+)+$`)
+
+// testNames: every test is named TestSubject_Case.
+func testNames(t tree) []string {
+	var failures []string
+	for _, s := range t.sources {
+		for _, d := range s.tree.Decls {
+			f, ok := d.(*ast.FuncDecl)
+			if !ok || !s.test || f.Recv != nil || f.Name.Name == "TestMain" || !anyTest.MatchString(f.Name.Name) {
+				continue
+			}
+			if !testName.MatchString(f.Name.Name) {
+				failures = append(failures, s.at(f)+" "+f.Name.Name+": name it after its subject and its case, as TestSubject_Case")
+			}
 		}
 	}
 	return failures
