@@ -34,7 +34,7 @@ func meters() []meter {
 		{"fields per struct, worst", 25, 0, mostFieldsOfStruct},
 		{"structs over 16 fields outside gateway/config", 1, 0, largeStructs},
 		{"fields per struct with those of embedded structs, worst", 48, 0, mostFlatFields},
-		{"structs over 16 fields with those of embedded structs", 22, 0, largeFlatStructs},
+		{"structs over 16 fields with those of embedded structs", 20, 0, largeFlatStructs},
 		{"methods per interface with those of embedded ones, worst", 19, 0, mostMethodsOfInterface},
 		{"interfaces over 8 methods with those of embedded ones", 4, 0, largeInterfaces},
 		{"files per package, worst outside gateway", 20, 0, mostFilesOfPackage},

@@ -93,7 +93,7 @@ func (e *Entries) durable(ctx context.Context) func(state.Entry, bool, error) (s
 // settled waits until the revision is on disk: a commit takes everything that
 // came before it, in order.
 func (e *Entries) settled(ctx context.Context, revision uint64) error {
-	if revision <= e.store.owner.settled.Load() {
+	if revision <= e.store.owner.counters.settled.Load() {
 		return nil
 	}
 	return e.flush(ctx)

@@ -60,8 +60,8 @@ type Stats struct {
 // Stats is a snapshot.
 func (s *Store) Stats() Stats {
 	out := Stats{
-		Commits: s.owner.commits.Load(), Failures: s.owner.failures.Load(), Skipped: s.owner.skipped.Load(),
-		Written: s.owner.written.Load(), Deleted: s.owner.deleted.Load(), Slowest: time.Duration(s.owner.slowest.Load()),
+		Commits: s.owner.counters.commits.Load(), Failures: s.owner.counters.failures.Load(), Skipped: s.owner.counters.skipped.Load(),
+		Written: s.owner.counters.written.Load(), Deleted: s.owner.counters.deleted.Load(), Slowest: time.Duration(s.owner.counters.slowest.Load()),
 	}
 	s.queue.fill(&out)
 	return out

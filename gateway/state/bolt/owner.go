@@ -21,18 +21,18 @@ const (
 
 // owner is the one goroutine that writes to the file.
 type owner struct {
-	counters
-	memory  *state.Memory
-	queue   *queue
-	file    *file
-	every   time.Duration
-	logger  *slog.Logger
-	flushes chan chan<- error // each has a buffer for its answer
-	works   chan work
-	sweep   func()        // deletes expired blobs
-	stop    chan struct{} // closed by Store.Close
-	done    chan struct{} // closed at the end of run
-	ended   error         // how it ended; read after done
+	counters counters
+	memory   *state.Memory
+	queue    *queue
+	file     *file
+	every    time.Duration
+	logger   *slog.Logger
+	flushes  chan chan<- error // each has a buffer for its answer
+	works    chan work
+	sweep    func()        // deletes expired blobs
+	stop     chan struct{} // closed by Store.Close
+	done     chan struct{} // closed at the end of run
+	ended    error         // how it ended; read after done
 
 	batch []state.Change // taken from the queue and not yet on disk
 	stale []mark         // on disk and of no use since the start
@@ -133,14 +133,14 @@ func (o *owner) commit(clean bool) error {
 	}
 	began := time.Now()
 	written, deleted, err := o.file.write(o.batch, stale, changes, clean)
-	o.slowest.Store(max(o.slowest.Load(), int64(time.Since(began))))
+	o.counters.slowest.Store(max(o.counters.slowest.Load(), int64(time.Since(began))))
 	o.report(err)
 	if err != nil {
 		return unavailable(err)
 	}
-	o.written.Add(uint64(written)) //nolint:gosec // counts
-	o.deleted.Add(uint64(deleted)) //nolint:gosec // counts
-	o.settled.Store(o.file.settled)
+	o.counters.written.Add(uint64(written)) //nolint:gosec // counts
+	o.counters.deleted.Add(uint64(deleted)) //nolint:gosec // counts
+	o.counters.settled.Store(o.file.settled)
 	o.memory.Tokens.Wrote()
 	clear(o.batch)
 	o.batch, o.stale = o.batch[:0], o.stale[len(stale):]
@@ -154,14 +154,14 @@ func (o *owner) report(err error) {
 	ctx := context.Background()
 	switch {
 	case err != nil && before == nil:
-		o.failures.Add(1)
+		o.counters.failures.Add(1)
 		o.logger.ErrorContext(ctx, "state cannot be written: evidence is refused until it can", slog.Any("error", err))
 	case err != nil:
-		o.failures.Add(1)
+		o.counters.failures.Add(1)
 	case before != nil:
-		o.commits.Add(1)
+		o.counters.commits.Add(1)
 		o.logger.InfoContext(ctx, "state is written again")
 	default:
-		o.commits.Add(1)
+		o.counters.commits.Add(1)
 	}
 }

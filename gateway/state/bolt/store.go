@@ -122,7 +122,7 @@ func start(config Config, deps Deps, f *file) (*Store, error) {
 		return nil, f.openError(err)
 	}
 	s.owner = newOwner(config, deps.Logger, s.Memory, s.queue, f, stale, s.blobs.sweep)
-	s.owner.settled.Store(f.settled)
+	s.owner.counters.settled.Store(f.settled)
 	s.owner.logOpened(s.unclean, epoch, s.Memory)
 	return s, nil
 }
@@ -227,7 +227,7 @@ func (s *Store) Remember(ctx context.Context, key, workflow string, id ect.ID) {
 
 func (s *Store) admitted(ctx context.Context) bool {
 	if err := s.queue.admit(ctx); err != nil {
-		s.owner.skipped.Add(1)
+		s.owner.counters.skipped.Add(1)
 		return false
 	}
 	return true

@@ -266,11 +266,11 @@ func (s *Store) accounting(r *ect.Record, holder string, size int) call {
 }
 
 // share is how many bytes one holder may have now.
-func (s *Store) share() int64 { return max(s.evidence()>>s.squeezes.Load(), leastShare) }
+func (s *Store) share() int64 { return max(s.evidence()>>s.pressure.squeezes.Load(), leastShare) }
 
 // evidence is how many bytes of evidence there may be.
 func (s *Store) evidence() int64 {
-	if space := s.memory.Load(); space > 0 {
+	if space := s.pressure.memory.Load(); space > 0 {
 		return min(s.config.Bounds.MaxTokenBytes, space/partsOfMemory)
 	}
 	return s.config.Bounds.MaxTokenBytes
@@ -278,12 +278,12 @@ func (s *Store) evidence() int64 {
 
 // shrinkShares notes how full the masters are.
 func (s *Store) shrinkShares(space int64, fullest float64) {
-	s.memory.Store(space)
-	switch n := s.squeezes.Load(); {
+	s.pressure.memory.Store(space)
+	switch n := s.pressure.squeezes.Load(); {
 	case fullest > pressedAt && n < mostSqueezes:
-		s.squeezes.Store(n + 1)
+		s.pressure.squeezes.Store(n + 1)
 	case fullest < relievedAt && n > 0:
-		s.squeezes.Store(n - 1)
+		s.pressure.squeezes.Store(n - 1)
 	}
 }
 
@@ -323,7 +323,7 @@ func (s *Store) discard(ctx context.Context, gone []any) error {
 		return nil
 	}
 	life := time.Hour.Milliseconds()
-	if s.squeezes.Load() > 0 {
+	if s.pressure.squeezes.Load() > 0 {
 		life = 0
 	}
 	for i := 3; i < len(gone); i += 3 {

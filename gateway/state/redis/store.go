@@ -28,7 +28,7 @@ type Store struct {
 	changes *goredis.PubSub // what other replicas announce
 	scripts sync.Map        // of *goredis.Script, by their texts
 
-	pressure
+	pressure pressure
 
 	trouble atomic.Pointer[trouble]   // nil: none
 	settled atomic.Pointer[time.Time] // until when tokens that are made now are refused
