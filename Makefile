@@ -54,7 +54,7 @@ LOCKS := (sync|sync/atomic|golang.org/x/sync/[a-z]+)
 # The packages of a lane among PKG, 0: race, 1: calm. Those that mostly wait for other
 # processes come first: at the end they would wait alone.
 lane = $(GO) list -f '{{.ImportPath}} {{.Dir}} {{join .Imports " "}} ' $(PKG) | \
-	awk -v calm='$(CALM)' -v locks=' $(LOCKS) ' '($$1 ~ calm && $$0 !~ locks) == $(1) { print ($$1 !~ /\/test\/(slim|interop|python|e2e|conformance|faults|peers)$$/), $$2 }' | sort -sk1,1 | cut -d" " -f2-
+	awk -v calm='$(CALM)' -v locks=' $(LOCKS) ' '($$1 ~ calm && $$0 !~ locks) == $(1) { print ($$1 !~ /\/test\/(slim|interop|python|e2e|conformance|faults|peers|attacks|stories)$$/), $$2 }' | sort -sk1,1 | cut -d" " -f2-
 # Tests that do a thousand times what other tests of their package do once with the race
 # detector: they do without. A test of this name anywhere is one of them.
 SWEEPS := TestMatrix_EveryCase|TestMatrix_EveryOperation|TestConsent_Matrix|TestOpen_DamagedFile|TestManyTools_.*|TestAdmit_Order|FuzzConsent_.*|TestTaskUnchanged_KeepsItsPlaceOnLists
@@ -90,8 +90,8 @@ quick: ## what can be tested in a minute: no race detector, no other process, no
 	$(GO) test -short -vet=off -count=1 $(QUICK)
 
 .PHONY: race
-race: # the packages that may have a race, with the race detector; three at once, since some wait
-	@list=$$($(call lane,0)); [[ -z $$list ]] || { echo "== race"; $(GO) test -race -p 3 -count=1 -timeout 20m -skip '^($(SWEEPS)|$(LONG))$$' $$list; }
+race: # the packages that may have a race, with the race detector; four at once, since some wait
+	@list=$$($(call lane,0)); [[ -z $$list ]] || { echo "== race"; $(GO) test -race -p 4 -count=1 -timeout 20m -skip '^($(SWEEPS)|$(LONG))$$' $$list; }
 
 .PHONY: calm
 calm: # the others, without it

@@ -58,15 +58,15 @@ const (
 )
 
 const (
-	testField       = "cmd/aepb-gateway/carriage_test.go:TestECTField_A2AAndMCP"
-	testHandshake   = "cmd/aepb-gateway/negative_caller_test.go:TestHandshake_Refused"
-	testInside      = "cmd/aepb-gateway/five_test.go:TestEnvelopeECT_ReachesTheAgent"
+	testField       = "test/pairs/carriage_test.go:TestECTField_A2AAndMCP"
+	testHandshake   = "test/negative/negative_caller_test.go:TestHandshake_Refused"
+	testInside      = "test/stories/five_test.go:TestEnvelopeECT_ReachesTheAgent"
 	testNode        = "test/slim/gateway_test.go:TestGateway_A2AClientToOfficialServer"
-	testSignals     = "cmd/aepb-gateway/signal_test.go:TestUACPSignals_RollbackAndDecision"
-	testAINPSignals = "cmd/aepb-gateway/ainp_signal_test.go:TestAINPSignals_CallbackRollbackDecision"
-	testRollback    = "cmd/aepb-gateway/rollback_test.go:TestRollback_OverHTTP"
-	testParents     = "cmd/aepb-gateway/parent_test.go:TestParent_InEveryProtocol"
-	testWebhooks    = "cmd/aepb-gateway/callbacks_test.go:TestCallbacks_HTTPCallersGetTheDecisionOnce"
+	testSignals     = "test/stories/signal_test.go:TestUACPSignals_RollbackAndDecision"
+	testAINPSignals = "test/stories/ainp_signal_test.go:TestAINPSignals_CallbackRollbackDecision"
+	testRollback    = "test/stories/rollback_test.go:TestRollback_OverHTTP"
+	testParents     = "test/stories/parent_test.go:TestParent_InEveryProtocol"
+	testWebhooks    = "test/stories/callbacks_test.go:TestCallbacks_HTTPCallersGetTheDecisionOnce"
 )
 
 // conformance is the table. A cell that is met names the test that fails when it
@@ -87,8 +87,8 @@ func conformance() []binding {
 		{ID: "slim-v1", Requirements: []requirement{
 			{needCarriage, true, "metadata key execution-context", testNode},
 			{needParent, true, "par of the ECT in execution-context; without one, its jti in aepb-parent-jti", testParents},
-			{needRollback, true, "SLIMRPC service aepb.v1.Rollback, or JSON-RPC method aepb/rollback", "cmd/aepb-gateway/slim_signal_test.go:TestRollback_OverSLIM"},
-			{needHITL, true, "metadata key aepb-hitl-callback", "cmd/aepb-gateway/slim_signal_test.go:TestCallbacks_OverSLIM"},
+			{needRollback, true, "SLIMRPC service aepb.v1.Rollback, or JSON-RPC method aepb/rollback", "test/stories/slim_signal_test.go:TestRollback_OverSLIM"},
+			{needHITL, true, "metadata key aepb-hitl-callback", "test/stories/slim_signal_test.go:TestCallbacks_OverSLIM"},
 			{needTLS, true, "TLS 1.3 to the node", "test/slim/tls_test.go:TestNode_TLS"},
 			{needHash, true, "the bytes of the payload: a message in protobuf, or JSON-RPC", testNode},
 		}},
@@ -97,7 +97,7 @@ func conformance() []binding {
 			{needParent, true, "par of the ECT in the envelope; without one, its jti in aepb.parent_jti or option 41", testParents},
 			{needRollback, true, "ASK /aepb/rollback: the request ECT, answered with the result ECT", testSignals},
 			{needHITL, true, "member aepb.hitl_callback of a request; the decision by webhook, or to /aepb/hitl/ID", testSignals},
-			{needTLS, true, "frames over TLS 1.3; datagrams only in dev, on one machine", "cmd/aepb-gateway/negative_uacp_test.go:TestUACPListener_Handshake"},
+			{needTLS, true, "frames over TLS 1.3; datagrams only in dev, on one machine", "test/negative/negative_uacp_test.go:TestUACPListener_Handshake"},
 			{needHash, true, "jcs-without-ect: RFC 8785 of the envelope without aepb.ect; of a bare frame, its payload", testInside},
 		}},
 		{ID: "ainp-v1", Requirements: []requirement{
