@@ -66,11 +66,10 @@ func (s Config) publicPorts() []string {
 	return ports
 }
 
-// portOf is the port that a listener listens at; empty: it has none.
-func portOf(l net.Listener) string {
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	if err != nil {
-		return ""
+// portOf is the port that a listener listens at; empty: it has none, or is nil.
+func portOf(l net.Listener) (port string) {
+	if l != nil {
+		_, port, _ = net.SplitHostPort(l.Addr().String()) // nothing of what is no host and port
 	}
 	return port
 }
@@ -81,7 +80,7 @@ func portOf(l net.Listener) string {
 func (s Config) listensAt(at string) bool {
 	var own []string
 	if public, err := url.Parse(s.Names.URL); err == nil && public.Host != "" {
-		own = append(own, hostOf(public))
+		own = append(own, net.JoinHostPort(hostPort(public.Host)))
 	}
 	if rpc := s.publicGRPC(); rpc != "" {
 		own = append(own, rpc)
@@ -101,14 +100,6 @@ func (s Config) listensAt(at string) bool {
 		}
 	}
 	return false
-}
-
-// hostOf is the host and port of an https URL.
-func hostOf(u *url.URL) string {
-	if u.Port() != "" {
-		return u.Host
-	}
-	return net.JoinHostPort(u.Hostname(), "443")
 }
 
 // ofThisMachine reports whether a host is an address of this machine; each address is,
@@ -168,7 +159,7 @@ func hosts(c config.Config) ([]string, error) {
 
 // Sockets are what a gateway listens on. A [Server] closes them.
 type Sockets struct {
-	Public, Admin       net.Listener
+	Public, Admin       net.Listener   // a gateway that runs has both
 	GRPC, Metrics, UACP net.Listener   // nil: off
 	Datagrams           net.PacketConn // nil: µACP is not taken in datagrams
 }

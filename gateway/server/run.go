@@ -33,6 +33,9 @@ const (
 // Run serves the sockets until ctx ends, then lets what is in flight finish
 // within the grace period, and closes everything (R16).
 func (out *Server) Run(ctx context.Context) error {
+	if out.config.Sockets.Public == nil || out.config.Sockets.Admin == nil {
+		return errors.Join(errors.New("server: no sockets to serve: set Sockets.Public and Sockets.Admin, with Listen"), out.Close())
+	}
 	servers := []*http.Server{
 		out.server(out.surfaces.publicBounds.handler(out.surfaces.public), out.surfaces.refusals[telemetry.ListenerPublic].ServerLog()),
 		out.server(out.surfaces.adminBounds.handler(out.surfaces.admin), out.surfaces.refusals[telemetry.ListenerAdmin].ServerLog()),
