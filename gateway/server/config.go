@@ -85,29 +85,29 @@ type Stored struct {
 }
 
 // version is the gateway's own (AEPB, Versioning).
-func (c Config) version() string { return cmp.Or(c.Settings.Version, c.Program.Version) }
+func (s Config) version() string { return cmp.Or(s.Settings.Version, s.Program.Version) }
 
 // restartKeys are what only a restart changes.
-func (c Config) restartKeys() map[string]string { return advice.RestartKeys(c.Settings, c.Development) }
+func (s Config) restartKeys() map[string]string { return advice.RestartKeys(s.Settings, s.Development) }
 
 // Pipeline is the configuration as the pipeline takes it.
-func (c Config) Pipeline() gateway.Settings {
-	s := c.Settings
+func (s Config) Pipeline() gateway.Settings {
+	c := s.Settings
 	return gateway.Settings{
-		Constraints: s.Constraints(), Document: c.Policy.Document, Gateways: s.Gateways(), RequireECT: s.ECT.Require,
-		Timeout: time.Duration(s.Timeout), TaskUnchanged: time.Duration(s.Limits.TaskUnchanged),
-		AnswerWait: time.Duration(s.Limits.AnswerWait), Version: c.version(), ECTInBody: s.InBody(),
-		Approvals: c.Policy.Approvals, CheckpointTTL: s.Policy.CheckpointLifetime(), Groups: s.Consensus.List(),
+		Constraints: c.Constraints(), Document: s.Policy.Document, Gateways: c.Gateways(), RequireECT: c.ECT.Require,
+		Timeout: time.Duration(c.Timeout), TaskUnchanged: time.Duration(c.Limits.TaskUnchanged),
+		AnswerWait: time.Duration(c.Limits.AnswerWait), Version: s.version(), ECTInBody: c.InBody(),
+		Approvals: s.Policy.Approvals, CheckpointTTL: c.Policy.CheckpointLifetime(), Groups: c.Consensus.List(),
 	}
 }
 
 // limits are wider on a development gateway, where one caller is everybody.
-func (c Config) limits() limit.Config {
-	limits := c.Settings.Limit()
-	if c.Development && limits.Rate == 0 {
+func (s Config) limits() limit.Config {
+	limits := s.Settings.Limit()
+	if s.Development && limits.Rate == 0 {
 		limits.Rate = 1000
 	}
-	if c.Development && limits.Burst == 0 {
+	if s.Development && limits.Burst == 0 {
 		limits.Burst = 2000
 	}
 	return limits
@@ -115,21 +115,21 @@ func (c Config) limits() limit.Config {
 
 // Connections are bounds of connections that stay open. On a development gateway,
 // where all callers may be one, that one may have them all.
-func (c Config) Connections(b config.ConnectionBounds) config.ConnectionBounds {
-	whole := c.Settings.Sockets(b)
-	if c.Development && b.PerCaller == 0 {
+func (s Config) Connections(b config.ConnectionBounds) config.ConnectionBounds {
+	whole := s.Settings.Sockets(b)
+	if s.Development && b.PerCaller == 0 {
 		whole.PerCaller = whole.Total
 	}
-	if c.Development && b.PerAddress == 0 {
+	if s.Development && b.PerAddress == 0 {
 		whole.PerAddress = whole.Unidentified
 	}
 	return whole
 }
 
 // Anonymous is who callers without credentials are; empty: they are refused (R3).
-func (c Config) Anonymous() ect.Identity {
-	if !c.Development {
+func (s Config) Anonymous() ect.Identity {
+	if !s.Development {
 		return ""
 	}
-	return identity.Anonymous(c.Identity.Bundle.TrustDomain()).ID
+	return identity.Anonymous(s.Identity.Bundle.TrustDomain()).ID
 }

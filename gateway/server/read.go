@@ -95,7 +95,7 @@ func loadPolicy(c *config.Config) (p Policy, err error) {
 	if p.Approvals, err = c.Policy.ApprovalRules(); err != nil || c.Policy.Document == "" {
 		return p, err
 	}
-	data, err := os.ReadFile(c.Policy.Document)
+	data, err := os.ReadFile(c.Policy.Document) //nolint:gosec // the operator names the file
 	if err != nil {
 		return p, err
 	}

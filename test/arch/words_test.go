@@ -1,12 +1,11 @@
 package arch_test
 
 import (
-	"regexp"
-
 	"fmt"
 	"go/ast"
 	"go/token"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 )

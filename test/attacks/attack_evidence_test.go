@@ -182,7 +182,7 @@ func TestAttack_NamesakesRefuseTheOwner(t *testing.T) {
 	t.Parallel()
 	for name, state := range map[string]func(*testing.T) config.State{
 		"memory": func(*testing.T) config.State { return config.State{} },
-		"redis":  func(t *testing.T) config.State { return gatewaytest.NewRedis(t).State() }, //nolint:thelper // a case
+		"redis":  func(t *testing.T) config.State { return gatewaytest.NewRedis(t).State() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

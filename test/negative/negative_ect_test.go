@@ -66,19 +66,19 @@ func TestEvidence_Forged(t *testing.T) {
 		header("empty chain", ecttest.Raw{"x5c": "[]"}, gatewaytest.Malformed("x5c is not an array of certificates")),
 		{
 			Name: "chain of a foreign authority of the same name", Want: gatewaytest.Invalid(ect.ReasonKeyNotTrusted, "x5c"),
-			Make: mintedBy(b, b.Party(t, gatewaytest.Issue(t, usurper, "/client", gatewaytest.NoNames()))),
+			Make: mintedBy(b.Party(t, gatewaytest.Issue(t, usurper, "/client", gatewaytest.NoNames()))),
 		},
 		{
 			Name: "chain of a foreign trust domain", Want: gatewaytest.Invalid(ect.ReasonKeyNotTrusted, "x5c"),
-			Make: mintedBy(b, b.Party(t, gatewaytest.Issue(t, stranger, "/client", gatewaytest.NoNames()))),
+			Make: mintedBy(b.Party(t, gatewaytest.Issue(t, stranger, "/client", gatewaytest.NoNames()))),
 		},
 		{
 			Name: "self-signed chain", Want: gatewaytest.Invalid(ect.ReasonKeyNotTrusted, "x5c"),
-			Make: mintedBy(b, ecttest.NewParty(t, b.Me.ID)),
+			Make: mintedBy(ecttest.NewParty(t, b.Me.ID)),
 		},
 		{
 			Name: "certificate that had run out when the token was issued", Want: gatewaytest.Invalid(ect.ReasonKeyNotTrusted, "x5c"),
-			Make: mintedBy(b, b.Party(t, gatewaytest.Expired(t, b, "/client"))),
+			Make: mintedBy(b.Party(t, gatewaytest.Expired(t, b, "/client"))),
 		},
 		{
 			Name: "unsigned", Want: gatewaytest.Invalid(ect.ReasonLevelTooLow, ""),
@@ -102,14 +102,14 @@ func TestEvidence_Forged(t *testing.T) {
 		{
 			Name: "issuer is not the caller",
 			Want: with(gatewaytest.Invalid(ect.ReasonIssuerMismatch, "iss"), "internal_error"),
-			Make: mintedBy(b, other),
+			Make: mintedBy(other),
 		},
 	})
 }
 
 // mintedBy makes requests with another party's good token; the development
 // client sends them.
-func mintedBy(b *gatewaytest.Fixture, who *ecttest.Party) func(t *testing.T, b *gatewaytest.Fixture) gatewaytest.HTTPRequest {
+func mintedBy(who *ecttest.Party) func(t *testing.T, b *gatewaytest.Fixture) gatewaytest.HTTPRequest {
 	return func(t *testing.T, b *gatewaytest.Fixture) gatewaytest.HTTPRequest {
 		t.Helper()
 		body := gatewaytest.AddBody(b.Number())

@@ -72,7 +72,7 @@ func misconducts(t *testing.T, b *gatewaytest.Fixture) []misconduct {
 		{"never stops talking", always(gatewaytest.Endless), nil, nonsense},
 		{"says too much", always(gatewaytest.TooLong), nil, nonsense},
 		{"hangs up", always(gatewaytest.HangsUp), nil, unreachable},
-		{"hangs up, HTTP/2", always(gatewaytest.HangsUp), func(*testing.T, *gatewaytest.Fixture) gatewaytest.Host { return gatewaytest.Host{Http2: true} }, unreachable},
+		{"hangs up, HTTP/2", always(gatewaytest.HangsUp), func(*testing.T, *gatewaytest.Fixture) gatewaytest.Host { return gatewaytest.Host{HTTP2: true} }, unreachable},
 		{"breaks off", always(gatewaytest.BreaksOff), nil, unreachable},
 		{"says nothing at all", always(gatewaytest.Calling(200, "application/json", "")), nil, nonsense},
 		{"no content", always(gatewaytest.Calling(204, "", "")), nil, nonsense},
@@ -131,7 +131,7 @@ func misconducts(t *testing.T, b *gatewaytest.Fixture) []misconduct {
 		}, unreachable, "an identity of another trust domain is listed"),
 		with(func(t *testing.T, b *gatewaytest.Fixture) gatewaytest.Host {
 			t.Helper()
-			return gatewaytest.Host{TLS: gatewaytest.Tls12(b.SVID(t, "/fake"))}
+			return gatewaytest.Host{TLS: gatewaytest.TLS12(b.SVID(t, "/fake"))}
 		}, unreachable, "TLS 1.2"),
 		with(func(*testing.T, *gatewaytest.Fixture) gatewaytest.Host { return gatewaytest.Host{Plain: true} }, unreachable, "plain HTTP where TLS was listed"),
 	}

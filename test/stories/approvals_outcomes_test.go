@@ -21,9 +21,9 @@ func TestApprovals_OfEveryCaller(t *testing.T) {
 		late[name] = expires(t, b, c, number)
 	}
 	for name, c := range gatewaytest.ApprovalCallers() {
-		for outcome, play := range map[string]func(*gatewaytest.Fixture, *testing.T, gatewaytest.ApprovalCaller, int64){"approved": goesOn, "denied": isDenied, "canceled": isCanceled} {
+		for outcome, play := range map[string]func(*testing.T, *gatewaytest.Fixture, gatewaytest.ApprovalCaller, int64){"approved": goesOn, "denied": isDenied, "canceled": isCanceled} {
 			number += 10
-			t.Run(name+" "+outcome, func(t *testing.T) { play(b, t, c, number) })
+			t.Run(name+" "+outcome, func(t *testing.T) { play(t, b, c, number) })
 		}
 	}
 	for name, expired := range late {
@@ -31,7 +31,7 @@ func TestApprovals_OfEveryCaller(t *testing.T) {
 	}
 }
 
-func goesOn(b *gatewaytest.Fixture, t *testing.T, c gatewaytest.ApprovalCaller, n int64) {
+func goesOn(t *testing.T, b *gatewaytest.Fixture, c gatewaytest.ApprovalCaller, n int64) {
 	t.Helper()
 	id, task := c.Waits(t, b, c.Agent, n)
 	b.Approves(t, id)
@@ -39,7 +39,7 @@ func goesOn(b *gatewaytest.Fixture, t *testing.T, c gatewaytest.ApprovalCaller, 
 	b.Released(t, id, n)
 }
 
-func isDenied(b *gatewaytest.Fixture, t *testing.T, c gatewaytest.ApprovalCaller, n int64) {
+func isDenied(t *testing.T, b *gatewaytest.Fixture, c gatewaytest.ApprovalCaller, n int64) {
 	t.Helper()
 	id, task := c.Waits(t, b, c.Agent, n)
 	if got := b.Decides(t, "approver", id, "deny"); got.Status != http.StatusOK {
@@ -56,7 +56,7 @@ func isDenied(b *gatewaytest.Fixture, t *testing.T, c gatewaytest.ApprovalCaller
 }
 
 // isCanceled cancels a call that waits, where the protocol can.
-func isCanceled(b *gatewaytest.Fixture, t *testing.T, c gatewaytest.ApprovalCaller, n int64) {
+func isCanceled(t *testing.T, b *gatewaytest.Fixture, c gatewaytest.ApprovalCaller, n int64) {
 	t.Helper()
 	if c.Cancel == nil {
 		return

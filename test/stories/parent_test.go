@@ -127,7 +127,7 @@ func namings(t *testing.T, b *gatewaytest.Fixture, mint *lineal) map[string]nami
 	return map[string]naming{
 		"A2A":            post("/agents/abacus/a2a", gatewaytest.TextBody(gatewaytest.Greeting), map[string]string{"A2A-Version": "1.0"}, beside),
 		"MCP":            post("/agents/abacus/mcp", addCall, gatewaytest.Mirror("tools/call", "add"), beside),
-		"A2A over gRPC":  overStub(b, stub, mint),
+		"A2A over gRPC":  overStub(stub, mint),
 		"SLIMRPC":        overSLIM("SendMessage", gatewaytest.InProtobuf(t, gatewaytest.TextBody(gatewaytest.Greeting))),
 		"JSON-RPC":       overSLIM("", []byte(gatewaytest.TextBody(gatewaytest.Greeting))),
 		"µACP":           inFrames(uacp.FormEnveloped),
@@ -137,7 +137,7 @@ func namings(t *testing.T, b *gatewaytest.Fixture, mint *lineal) map[string]nami
 	}
 }
 
-func overStub(b *gatewaytest.Fixture, stub *grpctest.Caller, mint *lineal) naming {
+func overStub(stub *grpctest.Caller, mint *lineal) naming {
 	return func(t *testing.T, parent string, par ...ect.ID) string {
 		t.Helper()
 		content := gatewaytest.Request(t, "SendMessage", gatewaytest.MessageTo("abacus", gatewaytest.Greeting))

@@ -34,7 +34,7 @@ func refusalLines(b *gatewaytest.Fixture, msg string) []refusalLine {
 	return out
 }
 
-func initialization(b *gatewaytest.Fixture) gatewaytest.HTTPRequest {
+func initialization() gatewaytest.HTTPRequest {
 	return gatewaytest.HTTPRequest{Header: map[string]string{"Accept": "application/json, text/event-stream"}, Body: `{"jsonrpc":"2.0","id":1,"method":"initialize",` +
 		`"params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`}
 }
@@ -44,9 +44,9 @@ func initialization(b *gatewaytest.Fixture) gatewaytest.HTTPRequest {
 func TestRefused_AtTheDoor(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{Serve: true, NoToken: true})
-	stranger := initialization(b)
+	stranger := initialization()
 	stranger.Via, stranger.At = b.Anonymous, "/agents/calculator/mcp"
-	unlisted := initialization(b)
+	unlisted := initialization()
 	unlisted.At = "/agents/closed/mcp"
 	visitor := gatewaytest.HTTPRequest{Method: http.MethodGet, At: b.At.Admin + "/api/agents"}
 	for _, c := range []struct {
@@ -151,7 +151,7 @@ func TestRefused_HandshakesOfOtherProtocols(t *testing.T) {
 	uacpAt := strings.TrimPrefix(b.At.UACP, "uacps://")
 	plain := "GET /agents/calculator/ainp HTTP/1.1\r\nHost: x\r\n\r\n"
 	for _, at := range []string{strings.TrimPrefix(b.At.Public, "https://"), b.RPC, uacpAt} {
-		plainWordsTo(t, b, at, plain)
+		plainWordsTo(t, at, plain)
 	}
 	if got := b.Remote(t, b.ClientTLS(t, nil)).Call(t.Context(), "SendMessage", [][]byte{gatewaytest.Request(t, "SendMessage", gatewaytest.MessageTo("calculator", "hello"))}); got.Code != "UNAUTHENTICATED" {
 		t.Errorf("over gRPC: %+v", got)
@@ -213,10 +213,10 @@ func TestRefused_TooManyConnections(t *testing.T) {
 // plainWords says something that is no TLS, and waits until the connection is closed.
 func plainWords(t *testing.T, b *gatewaytest.Fixture, words string) {
 	t.Helper()
-	plainWordsTo(t, b, strings.TrimPrefix(b.At.Public, "https://"), words)
+	plainWordsTo(t, strings.TrimPrefix(b.At.Public, "https://"), words)
 }
 
-func plainWordsTo(t *testing.T, b *gatewaytest.Fixture, at, words string) {
+func plainWordsTo(t *testing.T, at, words string) {
 	t.Helper()
 	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", at)
 	gatewaytest.Must(t, err)

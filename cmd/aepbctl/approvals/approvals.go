@@ -138,7 +138,7 @@ func watchApprovals(cmd *cobra.Command, c *client.Client, state string) error {
 			return err
 		}
 		if terminal.Pause(ctx, began) != nil {
-			return nil
+			return nil //nolint:nilerr // interrupted by its reader
 		}
 	}
 }

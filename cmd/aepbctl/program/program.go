@@ -33,7 +33,7 @@ func Misuse(err error) error { return &usageError{err} }
 // Run runs the command that args name, of those that groups make, and returns its exit code.
 func Run(ctx context.Context, groups func(*client.Client) []*cobra.Command, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	started := false
-	root := tree(groups, &started) //nolint:contextcheck // cobra hands the context to the commands
+	root := tree(groups, &started)
 	root.SetArgs(args)
 	root.SetIn(stdin)
 	root.SetOut(stdout)

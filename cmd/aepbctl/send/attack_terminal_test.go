@@ -18,6 +18,6 @@ func TestAttack_ExchangeForgesTerminalLines(t *testing.T) {
 		"send -v":          {Print: func(w io.Writer) error { return terminaltest.Of[delivery]().write(w, records) }, Lines: 3},
 		"proof":            {Print: func(w io.Writer) error { return printProof(w, records, nil, "") }, Lines: 1},
 		"proof, not valid": {Print: func(w io.Writer) error { return printProof(w, records, errors.New(terminaltest.Hostile), "") }, Lines: 1},
-		"translate":        {Print: terminaltest.Of[translation]().print, Lines: 2},
+		"translate":        {Print: terminaltest.Of[translation]().print, Lines: 2}, //nolint:forbidigo // a method of that name
 	})
 }

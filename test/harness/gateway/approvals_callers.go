@@ -69,9 +69,9 @@ func spoken(n int64) string { return "word-" + strconv.FormatInt(n, 10) }
 // ApprovalCallers are callers of every protocol, of agents of another one, and of agents of their own.
 func ApprovalCallers() map[string]ApprovalCaller {
 	callers := map[string]ApprovalCaller{
-		"A2A 1.0 JSON-RPC": overJSONRPC("calculator", "1.0", "SendMessage", "GetTask", "CancelTask", a2aWords()),
-		"A2A 1.0 stream":   overJSONRPC("calculator", "1.0", "SendStreamingMessage", "GetTask", "CancelTask", a2aWords()),
-		"A2A 0.3 JSON-RPC": overJSONRPC("calculator", "0.3", "message/send", "tasks/get", "tasks/cancel", approvalWords{Waits: `"auth-required"`, Rejected: `"rejected"`, Canceled: `"canceled"`}),
+		"A2A 1.0 JSON-RPC": overJSONRPC("1.0", "SendMessage", "GetTask", "CancelTask", a2aWords()),
+		"A2A 1.0 stream":   overJSONRPC("1.0", "SendStreamingMessage", "GetTask", "CancelTask", a2aWords()),
+		"A2A 0.3 JSON-RPC": overJSONRPC("0.3", "message/send", "tasks/get", "tasks/cancel", approvalWords{Waits: `"auth-required"`, Rejected: `"rejected"`, Canceled: `"canceled"`}),
 		"A2A 1.0 HTTP":     overREST(),
 		"A2A 1.0 gRPC":     overRPC(),
 		"A2A to A2A": sendsAgain("concierge", func(n int64) HTTPRequest {
@@ -101,14 +101,14 @@ func ApprovalCallers() map[string]ApprovalCaller {
 }
 
 // overJSONRPC is a caller of A2A.
-func overJSONRPC(agent, version, send, get, cancel string, words approvalWords) ApprovalCaller {
+func overJSONRPC(version, send, get, cancel string, words approvalWords) ApprovalCaller {
 	ask := func(method string) func(*testing.T, *Fixture, string, string) string {
 		return func(t *testing.T, b *Fixture, agent, task string) string {
 			t.Helper()
 			return string(b.Send(t, HTTPRequest{At: "/agents/" + agent + "/a2a", Body: JSONRPC(method, `{"id":"`+task+`"}`), Header: map[string]string{"A2A-Version": version}}).Body)
 		}
 	}
-	return ApprovalCaller{Agent: agent, Ask: ask(get), Cancel: ask(cancel), Words: words, call: func(t *testing.T, b *Fixture, agent string, n int64) string {
+	return ApprovalCaller{Agent: "calculator", Ask: ask(get), Cancel: ask(cancel), Words: words, call: func(t *testing.T, b *Fixture, agent string, n int64) string {
 		t.Helper()
 		body := strings.Replace(AddBody(n), "SendMessage", send, 1)
 		if version == "0.3" {
@@ -364,7 +364,7 @@ func tokenIn(t *testing.T, b *Fixture, body string, n int64) string {
 
 // translatedTask is a caller of the translate endpoint with an ECT that is told by a task.
 func translatedTask() ApprovalCaller {
-	c := overJSONRPC("calculator", "1.0", "SendMessage", "GetTask", "CancelTask", a2aWords())
+	c := overJSONRPC("1.0", "SendMessage", "GetTask", "CancelTask", a2aWords())
 	c.call = func(t *testing.T, b *Fixture, agent string, n int64) string {
 		t.Helper()
 		body := AddBody(n)

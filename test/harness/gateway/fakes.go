@@ -37,7 +37,7 @@ type Fake struct {
 type Host struct {
 	TLS     *tls.Config
 	Plain   bool // no TLS at all
-	Http2   bool
+	HTTP2   bool
 	ID      ect.Identity // that the directory demands
 	Timeout time.Duration
 	Path    string // of the URL, beyond the protocol's own
@@ -53,7 +53,7 @@ func (b *Fixture) Serve(t *testing.T, name string, binding canonical.Binding, f 
 	}
 	server := httptest.NewUnstartedServer(handler)
 	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug)
-	server.EnableHTTP2 = h.Http2
+	server.EnableHTTP2 = h.HTTP2
 	if h.TLS == nil {
 		h.TLS = Serving(b.SVID(t, "/fake"))
 	}
@@ -227,8 +227,8 @@ func TooLong(w http.ResponseWriter, r *http.Request, good []byte) {
 	Well(w, r, append(bytes.Repeat([]byte(" "), 17<<20), good...))
 }
 
-// Tls12 is a server that does not know TLS 1.3.
-func Tls12(s *identity.SVID) *tls.Config {
+// TLS12 is a server that does not know TLS 1.3.
+func TLS12(s *identity.SVID) *tls.Config {
 	conf := Serving(s)
 	conf.MinVersion, conf.MaxVersion = tls.VersionTLS12, tls.VersionTLS12
 	return conf
