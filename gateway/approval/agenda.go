@@ -62,11 +62,11 @@ func (a *agenda) announces(id string) bool {
 }
 
 // failure is why the release of an approval failed that this replica has begun; begun: it has.
-func (a *agenda) failure(id string) (why error, begun bool) {
+func (a *agenda) failure(id string) (begun bool, why error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	why, begun = a.releases[id]
-	return why, begun
+	return begun, why
 }
 
 // waiting is an approval that is not over, as the index has it.
@@ -272,15 +272,15 @@ func (a *agenda) failed(id string) bool {
 }
 
 // begin notes that this replica releases a call, and returns why it failed to before; false: it does so already.
-func (a *agenda) begin(id string) (before error, first bool) {
+func (a *agenda) begin(id string) (first bool, before error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	before, begun := a.releases[id]
 	if begun && before == nil {
-		return nil, false
+		return false, nil
 	}
 	a.releases[id] = nil
-	return before, true
+	return true, before
 }
 
 // ended notes how a release ended. Why one failed is kept until its task is ended.

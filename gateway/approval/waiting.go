@@ -93,7 +93,7 @@ func (s *Service) settle(ctx context.Context, a hitl.Approval) error {
 
 // release sends a granted call of which a task waits, or ends the task.
 func (s *Service) release(ctx context.Context, a hitl.Approval) error {
-	before, first := s.agenda.begin(a.ID)
+	first, before := s.agenda.begin(a.ID)
 	if !first {
 		return s.agenda.lookAgain(ctx, a.ID, s.deps.Now().Add(settleAfter))
 	}
@@ -131,7 +131,7 @@ func (s *Service) release(ctx context.Context, a hitl.Approval) error {
 
 // finish ends the task of a call that this replica has consumed and could not send.
 func (s *Service) finish(ctx context.Context, a hitl.Approval) error {
-	failure, begun := s.agenda.failure(a.ID)
+	begun, failure := s.agenda.failure(a.ID)
 	switch {
 	case begun && failure == nil:
 		return s.agenda.lookAgain(ctx, a.ID, s.deps.Now().Add(settleAfter))
