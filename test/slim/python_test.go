@@ -193,7 +193,7 @@ func TestPython_ThroughTheGateway(t *testing.T) {
 	})
 	for _, kind := range kinds {
 		t.Run("the agent "+kind, func(t *testing.T) {
-			got, err := peers.A2ACall(t.Context(), w.client(t), g.public+"/agents/"+kind, said("hello"))
+			got, err := peers.A2ACall(t.Context(), w.client(t), g.public+"/agents/"+kind, message("hello"))
 			if err != nil || got.Text() != "echo: hello" {
 				t.Errorf("%q %v", got.Text(), err)
 			}
