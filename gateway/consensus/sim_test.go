@@ -63,11 +63,15 @@ func TestSimulation_OneOutcome(t *testing.T) {
 	simulate(t, 50, 0)
 }
 
-// TestSimulation_ManyRounds does the same with 2,000 rounds of each mechanism, or AEPB_ROUNDS. One goroutine plays all of a world, so the
-// race detector would find nothing in it.
+// TestSimulation_ManyRounds does the same with 1,000 rounds of each mechanism, 100 with -short, or AEPB_ROUNDS. One goroutine plays all
+// of a world, so the race detector would find nothing in it.
 func TestSimulation_ManyRounds(t *testing.T) {
 	t.Parallel()
-	simulate(t, number("AEPB_ROUNDS", 2000), 1000)
+	rounds := 1000
+	if testing.Short() {
+		rounds = 100
+	}
+	simulate(t, number("AEPB_ROUNDS", rounds), 1000)
 }
 
 // simulate plays rounds of each mechanism, in worlds whose seeds begin with first.
