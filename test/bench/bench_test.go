@@ -72,7 +72,7 @@ func TestUsage_Errors(t *testing.T) {
 // assembled starts direct, proxy and floor.
 func assembled(t *testing.T) map[string]*subject {
 	t.Helper()
-	c, err := assemble(t.Context(), t.TempDir(), []string{"direct", "proxy", "floor"}, "")
+	c, err := assemble(t.Context(), t.TempDir(), options{cases: []string{"direct", "proxy", "floor"}})
 	t.Cleanup(func() {
 		if err := c.stop(t.Context()); err != nil {
 			t.Error(err)

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"time"
 
+	"github.com/aepb/aepb-gateway/test/harness/profile"
 	"github.com/aepb/aepb-gateway/test/interop/devgateway"
 )
 
@@ -32,6 +34,7 @@ func concurrencies() []int { return []int{1, 8, 32} }
 // cast is everybody who takes part.
 type cast struct {
 	config   string              // more of the gateway's configuration
+	profiles string              // where profiles go; empty: there are none
 	gateway  *devgateway.Process // nil without its case
 	former   *devgateway.Process // nil without its case
 	trust    *devgateway.Trust
@@ -41,13 +44,13 @@ type cast struct {
 
 // assemble starts what the cases need. What it returns must be stopped, also
 // when it comes with an error.
-func assemble(ctx context.Context, dir string, cases []string, former string) (*cast, error) {
-	c := &cast{}
-	if err := c.found(ctx, dir, slices.Contains(cases, "gateway")); err != nil {
+func assemble(ctx context.Context, dir string, o options) (*cast, error) {
+	c := &cast{profiles: o.profile}
+	if err := c.found(ctx, dir, slices.Contains(o.cases, "gateway")); err != nil {
 		return c, err
 	}
-	if former != "" {
-		if err := c.startFormer(ctx, dir, former, ""); err != nil {
+	if o.against != "" {
+		if err := c.startFormer(ctx, dir, o.against, ""); err != nil {
 			return c, err
 		}
 	}
@@ -63,7 +66,7 @@ func assemble(ctx context.Context, dir string, cases []string, former string) (*
 			return c, err
 		}
 	}
-	for _, name := range cases {
+	for _, name := range o.cases {
 		s, err := c.subject(ctx, name, upstream)
 		if err != nil {
 			return c, err
@@ -83,18 +86,54 @@ func (c *cast) found(ctx context.Context, dir string, withGateway bool) (err err
 	if err := os.WriteFile(config, []byte(gatewayLimits+c.config), 0o600); err != nil {
 		return err
 	}
-	binary, err := devgateway.Build(ctx, dir)
+	binary, err := c.build(ctx, dir)
 	if err != nil {
 		return err
 	}
 	c.gateway, err = devgateway.Start(ctx, devgateway.Deps{
-		Binary: binary, Dir: filepath.Join(dir, ".aepb"), Args: []string{"--config", config},
+		Binary: binary, Dir: filepath.Join(dir, ".aepb"), Args: []string{"--config", config}, Env: c.profiled("gateway"),
 	})
 	if err != nil {
 		return err
 	}
 	c.trust = c.gateway.Trust
 	return nil
+}
+
+// build compiles the gateway, so that it can be profiled if it is to be.
+func (c *cast) build(ctx context.Context, dir string) (string, error) {
+	if c.profiles == "" {
+		return devgateway.Build(ctx, dir)
+	}
+	binary := filepath.Join(dir, "aepb-gateway")
+	out, err := exec.CommandContext(ctx, "go", "build", "-tags", "profile", "-o", binary, "github.com/aepb/aepb-gateway/cmd/aepb-gateway").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("bench: build: %w\n%s", err, out)
+	}
+	return binary, nil
+}
+
+// profiled is the environment of a process that is to be profiled.
+func (c *cast) profiled(name string) []string {
+	if c.profiles == "" {
+		return nil
+	}
+	return []string{profile.Variable + "=" + filepath.Join(c.profiles, name)}
+}
+
+// collect lets each case write its profiles, but the other build of the gateway.
+func (c *cast) collect(ctx context.Context, dir string) (err error) {
+	for _, s := range c.subjects {
+		name := s.name
+		switch name {
+		case formerName:
+			continue
+		case "direct":
+			name = "upstream"
+		}
+		err = errors.Join(err, profile.Collect(ctx, s.process.pid, filepath.Join(dir, name)))
+	}
+	return err
 }
 
 // startFormer starts another build of the gateway with the same keys and
@@ -129,7 +168,7 @@ func (c *cast) startFormer(ctx context.Context, dir, binary, more string) (err e
 }
 
 func (c *cast) start(ctx context.Context, role string, s script) (*child, error) {
-	started, err := startChild(ctx, role, c.trust, s)
+	started, err := startChild(ctx, role, c.trust, s, c.profiled(role))
 	if err == nil {
 		c.children = append(c.children, started)
 	}

@@ -56,8 +56,8 @@ type child struct {
 	stdin  io.Closer
 }
 
-// startChild runs a role and returns when it listens.
-func startChild(ctx context.Context, role string, trust *devgateway.Trust, s script) (*child, error) {
+// startChild runs a role, with more of an environment, and returns when it listens.
+func startChild(ctx context.Context, role string, trust *devgateway.Trust, s script, env []string) (*child, error) {
 	if err := s.dress(trust, role); err != nil {
 		return nil, err
 	}
@@ -66,7 +66,7 @@ func startChild(ctx context.Context, role string, trust *devgateway.Trust, s scr
 		return nil, err
 	}
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), self)
-	cmd.Env = append(os.Environ(), childVariable+"="+role)
+	cmd.Env = append(append(os.Environ(), env...), childVariable+"="+role)
 	cmd.Stderr = os.Stderr
 	stdin, err := cmd.StdinPipe()
 	if err != nil {

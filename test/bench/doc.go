@@ -1,6 +1,6 @@
 // Command bench measures what the gateway costs, next to the alternatives.
 //
-//	go run ./test/bench [--json] [--only NAME] [--with PROTOCOL] [--seconds N] [--against BINARY]
+//	go run ./test/bench [--json] [--only NAME] [--with PROTOCOL] [--seconds N] [--against BINARY] [--profile DIR]
 //
 // The exchange named "exchange" is one A2A SendMessage that becomes one MCP
 // tools/call and comes back as an A2A task. Four cases carry it:
@@ -55,6 +55,9 @@
 //
 // The output begins with the limits that the gateway's configuration raises for each
 // measurement: one caller makes all the calls, which the default limits prevent.
+//
+// --profile DIR writes profiles of the CPU, of the allocations and of the waits for locks of each case
+// of the exchange to DIR, for "go tool pprof". The gateway is then built with the tag "profile".
 //
 // The columns: rps, p50_us and p99_us are seen by the client; cpu_us_per_call
 // and allocs_per_call are those of the case's own process (in direct the MCP

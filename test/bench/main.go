@@ -14,6 +14,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/test/bench/lasting"
 	"github.com/aepb/aepb-gateway/test/harness/fleet"
+	"github.com/aepb/aepb-gateway/test/harness/profile"
 )
 
 // childVariable holds the role of a process that the benchmark started itself.
@@ -31,10 +32,14 @@ type options struct {
 	cases   []string
 	with    string
 	against string
+	profile string
 }
 
 func main() {
 	if role := os.Getenv(childVariable); role != "" {
+		if err := profile.Watch(); err != nil {
+			say(os.Stderr, err.Error())
+		}
 		os.Exit(fleet.ExitCode(serveChild(role, os.Stdin, os.Stdout), errUsage))
 	}
 	os.Exit(fleet.Main(errUsage, func(ctx context.Context, args []string) error { return run(ctx, args, os.Stdout, os.Stderr) }))
@@ -57,6 +62,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	flags.StringVar(&cases, "cases", strings.Join(caseNames(), ","), "cases to run")
 	flags.StringVar(&o.with, "with", "", "of the pairs, only those with this protocol, such as "+slimBinding)
 	flags.StringVar(&o.against, "against", "", "binary of another build of the gateway, which takes turns with this one in the exchange and the pairs")
+	flags.StringVar(&o.profile, "profile", "", "folder for profiles of each case of the exchange: CPU, allocations, locks")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return o, err
@@ -157,7 +163,12 @@ func measure(ctx context.Context, o options, progress io.Writer) (d document, er
 		return d, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	c, err := assemble(ctx, dir, o.cases, o.against)
+	if o.profile != "" {
+		if err := os.MkdirAll(o.profile, 0o700); err != nil {
+			return d, err
+		}
+	}
+	c, err := assemble(ctx, dir, o)
 	defer func() { err = errors.Join(err, c.stop(ctx)) }()
 	if err != nil {
 		return d, err
@@ -165,6 +176,8 @@ func measure(ctx context.Context, o options, progress io.Writer) (d document, er
 	if d.Idle, err = c.idle(); err != nil {
 		return d, err
 	}
-	d.Runs, err = c.rounds(ctx, o, progress)
+	if d.Runs, err = c.rounds(ctx, o, progress); err == nil && o.profile != "" {
+		err = c.collect(ctx, o.profile)
+	}
 	return d, err
 }

@@ -82,7 +82,7 @@ func (c *cast) refusals(ctx context.Context, dir, former string) error {
 			return err
 		}
 	}
-	agent, err := startChild(ctx, "upstream", c.trust, script{})
+	agent, err := startChild(ctx, "upstream", c.trust, script{}, nil)
 	if err != nil {
 		return err
 	}
