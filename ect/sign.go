@@ -13,6 +13,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -55,6 +56,7 @@ type signing struct {
 	notes   string        // the encoded header and its dot of a Statement
 	kid     string
 	chain   []*x509.Certificate
+	spaces  sync.Pool // of *[]byte, in which tokens are written: an array on the stack would make each new stack grow
 }
 
 // NewSigner checks that key, chain and issuer belong together.
@@ -241,15 +243,20 @@ func sign(own *signing, header string, payload []byte, limit int) (string, error
 	if size+signature > limit {
 		return "", tooLarge(limit)
 	}
-	var space [4 << 10]byte // for most tokens: what is given out is a copy anyway
-	out := append(space[:0], header...)
+	space, ok := own.spaces.Get().(*[]byte)
+	if !ok {
+		space = new([]byte)
+	}
+	defer own.spaces.Put(space)
+	out := append(slices.Grow((*space)[:0], size+signature), header...)
 	out = enc.AppendEncode(out, payload)
 	sig, err := jose.Sign(own.alg, own.key, out)
 	if err != nil {
 		return "", fmt.Errorf("ect: sign: %w", err)
 	}
-	out = append(out, '.')
-	return string(enc.AppendEncode(out, sig)), nil
+	out = enc.AppendEncode(append(out, '.'), sig)
+	*space = out
+	return string(out), nil
 }
 
 func tooLarge(limit int) error {

@@ -99,7 +99,7 @@ func isReply(r ect.Record) bool {
 // Send implements [execution.Agent].
 func (a agent) Send(ctx context.Context, sealed transport.Sealed, limit time.Duration) (transport.Reply, error) {
 	x := a.x
-	got, err := a.g.Sender.Send(ctx, outbound.Call{
+	got, err := a.g.Sender.Send(ctx, &outbound.Call{
 		Kind: x.sends(), Endpoint: x.route.Endpoint, Sealed: sealed, Limit: limit, Agent: x.agentLabel(), From: x.in.Call.Wire.Binding,
 	})
 	reply := got.Reply

@@ -39,12 +39,12 @@ func TestGate_LeftAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	const peer = "spiffe://example.org/gateway"
-	down := outbound.NewChain(outbound.SendFunc(func(context.Context, outbound.Call) (outbound.Reply, error) {
+	down := outbound.NewChain(outbound.SendFunc(func(context.Context, *outbound.Call) (outbound.Reply, error) {
 		return outbound.Reply{}, &transport.UnreachableError{Agent: "down", Err: syscall.ECONNREFUSED}
 	}), set.Stage)
 	for range 5 {
-		_, _ = down.Send(t.Context(), outbound.Call{Kind: outbound.Peer, Endpoint: transport.Endpoint{Agent: "far", ID: peer}})
-		_, _ = down.Send(t.Context(), outbound.Call{Kind: outbound.Message, Endpoint: transport.Endpoint{Agent: "near", ID: "spiffe://example.org/near"}})
+		_, _ = down.Send(t.Context(), &outbound.Call{Kind: outbound.Peer, Endpoint: transport.Endpoint{Agent: "far", ID: peer}})
+		_, _ = down.Send(t.Context(), &outbound.Call{Kind: outbound.Message, Endpoint: transport.Endpoint{Agent: "near", ID: "spiffe://example.org/near"}})
 	}
 	g := gate{&Gateway{Deps: Deps{Breakers: set}}}
 	for name, c := range map[string]struct {

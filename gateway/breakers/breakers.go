@@ -135,7 +135,7 @@ type Target struct {
 	URL      string // of a webhook or a callback
 }
 
-func targetOf(call outbound.Call) Target {
+func targetOf(call *outbound.Call) Target {
 	t := Target{Kind: call.Kind, Endpoint: call.Endpoint, Label: call.Agent}
 	switch call.Kind {
 	case outbound.Webhook:
@@ -235,7 +235,7 @@ func (s *Set) makeSpace(caller ect.Identity) bool {
 
 // Stage is the stage of the sender chain. Its own error is a *[problem.CircuitOpenError].
 func (s *Set) Stage(next outbound.Sender) outbound.Sender {
-	return outbound.SendFunc(func(ctx context.Context, call outbound.Call) (outbound.Reply, error) {
+	return outbound.SendFunc(func(ctx context.Context, call *outbound.Call) (outbound.Reply, error) {
 		target := targetOf(call)
 		d := s.find(&target)
 		if d == nil {

@@ -81,25 +81,25 @@ func (r *replica) escalated(_ context.Context, e breakers.Event) {
 // agent is what all replicas send to.
 type agent struct {
 	calls  atomic.Int64
-	answer atomic.Pointer[func(context.Context, outbound.Call) (outbound.Reply, error)]
+	answer atomic.Pointer[func(context.Context, *outbound.Call) (outbound.Reply, error)]
 }
 
-func (a *agent) is(answer func(context.Context, outbound.Call) (outbound.Reply, error)) {
+func (a *agent) is(answer func(context.Context, *outbound.Call) (outbound.Reply, error)) {
 	a.answer.Store(&answer)
 }
 
 // Send implements outbound.Sender.
-func (a *agent) Send(ctx context.Context, call outbound.Call) (outbound.Reply, error) {
+func (a *agent) Send(ctx context.Context, call *outbound.Call) (outbound.Reply, error) {
 	a.calls.Add(1)
 	return (*a.answer.Load())(ctx, call)
 }
 
 // good answers, and down cannot be reached.
-func good(context.Context, outbound.Call) (outbound.Reply, error) {
+func good(context.Context, *outbound.Call) (outbound.Reply, error) {
 	return outbound.Reply{Reply: transport.Reply{Wire: translators.Wire{Body: []byte("{}")}}}, nil
 }
 
-func down(context.Context, outbound.Call) (outbound.Reply, error) {
+func down(context.Context, *outbound.Call) (outbound.Reply, error) {
 	return outbound.Reply{}, &transport.UnreachableError{Agent: "calculator", Err: syscall.ECONNREFUSED}
 }
 
@@ -146,7 +146,7 @@ var calculator = transport.Endpoint{Agent: "calculator", ID: "spiffe://example.o
 
 // call sends one message and says what its reply was, as a pipeline does.
 func (r *replica) call(ctx context.Context, as ect.Identity) error {
-	call := outbound.Call{Kind: outbound.Message, Endpoint: calculator, Agent: "calculator"}
+	call := &outbound.Call{Kind: outbound.Message, Endpoint: calculator, Agent: "calculator"}
 	call.Endpoint.Caller = as
 	reply, err := r.sender.Send(ctx, call)
 	if err == nil && reply.Events == nil && len(reply.Wire.Body) > 0 {
@@ -228,8 +228,8 @@ func TestAttack_CallsOperatorsAboutOwnHosts(t *testing.T) {
 		a.is(down)
 		r := fleet(t, a, "one")[0]
 		send := func() {
-			_, _ = r.sender.Send(t.Context(), outbound.Call{Kind: outbound.Webhook, Webhook: canonical.PushConfig{URL: "https://eve.example/"}})
-			_, _ = r.sender.Send(t.Context(), outbound.Call{Kind: outbound.Message, Endpoint: transport.Endpoint{Agent: "https://eve.example/document"}})
+			_, _ = r.sender.Send(t.Context(), &outbound.Call{Kind: outbound.Webhook, Webhook: canonical.PushConfig{URL: "https://eve.example/"}})
+			_, _ = r.sender.Send(t.Context(), &outbound.Call{Kind: outbound.Message, Endpoint: transport.Endpoint{Agent: "https://eve.example/document"}})
 		}
 		for range 5 {
 			send()
@@ -260,7 +260,7 @@ func TestStage_OneProbeOfAllReplicas(t *testing.T) {
 			}
 			time.Sleep(30 * time.Second)
 			before := a.calls.Load()
-			a.is(func(ctx context.Context, call outbound.Call) (outbound.Reply, error) {
+			a.is(func(ctx context.Context, call *outbound.Call) (outbound.Reply, error) {
 				time.Sleep(2 * time.Second)
 				if answers {
 					return good(ctx, call)
@@ -313,7 +313,7 @@ func oneCallerFails(t *testing.T, late error) {
 		a := &agent{}
 		eve, bob := ect.Identity("spiffe://example.org/eve"), ect.Identity("spiffe://example.org/bob")
 		bad := map[ect.Identity]bool{eve: true}
-		a.is(func(ctx context.Context, call outbound.Call) (outbound.Reply, error) {
+		a.is(func(ctx context.Context, call *outbound.Call) (outbound.Reply, error) {
 			if bad[call.Endpoint.Caller] {
 				return outbound.Reply{}, late
 			}
@@ -410,7 +410,7 @@ func TestStage_Streams(t *testing.T) {
 	t.Parallel()
 	read := func(t *testing.T, r *replica, leaves bool) error {
 		t.Helper()
-		reply, err := r.sender.Send(t.Context(), outbound.Call{Kind: outbound.Message, Endpoint: calculator, Agent: "calculator"})
+		reply, err := r.sender.Send(t.Context(), &outbound.Call{Kind: outbound.Message, Endpoint: calculator, Agent: "calculator"})
 		if err != nil {
 			return err
 		}
@@ -431,7 +431,7 @@ func TestStage_Streams(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			a := &agent{}
-			a.is(func(context.Context, outbound.Call) (outbound.Reply, error) {
+			a.is(func(context.Context, *outbound.Call) (outbound.Reply, error) {
 				return outbound.Reply{Reply: transport.Reply{Events: &stream{2, c.end}}}, nil
 			})
 			r := fleet(t, a, "one")[0]
@@ -445,7 +445,7 @@ func TestStage_Streams(t *testing.T) {
 				return
 			}
 			time.Sleep(30 * time.Second)
-			a.is(func(context.Context, outbound.Call) (outbound.Reply, error) {
+			a.is(func(context.Context, *outbound.Call) (outbound.Reply, error) {
 				return outbound.Reply{Reply: transport.Reply{Events: &stream{1, io.EOF}}}, nil
 			})
 			if err := errors.Join(read(t, r, false), read(t, r, false)); err != nil {
@@ -462,7 +462,7 @@ func TestStage_Descriptions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &agent{}
 		work, describes := down, func() error { return nil }
-		a.is(func(ctx context.Context, call outbound.Call) (outbound.Reply, error) {
+		a.is(func(ctx context.Context, call *outbound.Call) (outbound.Reply, error) {
 			if call.Kind == outbound.Description {
 				return outbound.Reply{}, describes()
 			}
@@ -470,7 +470,7 @@ func TestStage_Descriptions(t *testing.T) {
 		})
 		r := fleet(t, a, "one")[0]
 		ask := func() error {
-			_, described := r.sender.Send(t.Context(), outbound.Call{Kind: outbound.Description, Endpoint: calculator, Agent: "calculator"})
+			_, described := r.sender.Send(t.Context(), &outbound.Call{Kind: outbound.Description, Endpoint: calculator, Agent: "calculator"})
 			if described != nil {
 				return described
 			}
@@ -493,7 +493,7 @@ func TestStage_Descriptions(t *testing.T) {
 		describes = func() error { return &transport.BadReplyError{Agent: "calculator", Reason: "it refuses describe"} }
 		other := fleet(t, a, "another")[0]
 		for range 10 {
-			_, _ = other.sender.Send(t.Context(), outbound.Call{Kind: outbound.Description, Endpoint: calculator, Agent: "calculator"})
+			_, _ = other.sender.Send(t.Context(), &outbound.Call{Kind: outbound.Description, Endpoint: calculator, Agent: "calculator"})
 		}
 		if err := other.call(t.Context(), ann); refused(err) > 0 {
 			t.Errorf("an agent that refuses a part of its description is not asked: %v", err)
@@ -516,7 +516,7 @@ func TestStage_ApartByDestination(t *testing.T) {
 	r.times(t, 6)
 	other := calculator
 	other.Agent = "other"
-	for name, call := range map[string]outbound.Call{
+	for name, call := range map[string]*outbound.Call{
 		"another agent": {Kind: outbound.Message, Endpoint: other},
 		"a gateway":     {Kind: outbound.Peer, Endpoint: calculator},
 		"a webhook":     {Kind: outbound.Webhook, Webhook: canonical.PushConfig{URL: "https://calculator/hook"}},
@@ -526,7 +526,7 @@ func TestStage_ApartByDestination(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := r.sender.Send(t.Context(), outbound.Call{Kind: outbound.Description, Endpoint: calculator}); refused(err) == 0 {
+	if _, err := r.sender.Send(t.Context(), &outbound.Call{Kind: outbound.Description, Endpoint: calculator}); refused(err) == 0 {
 		t.Errorf("who the agent is, is asked: %v", err)
 	}
 }
@@ -541,13 +541,13 @@ func TestAttack_EndlessDestinations(t *testing.T) {
 	r.times(t, 5)
 	for i := range 10_000 {
 		host := strings.Repeat("x", i%50) + "." + time.Duration(i).String()
-		_, _ = r.sender.Send(t.Context(), outbound.Call{Kind: outbound.Webhook, Webhook: canonical.PushConfig{URL: "https://" + host + "/"}})
+		_, _ = r.sender.Send(t.Context(), &outbound.Call{Kind: outbound.Webhook, Webhook: canonical.PushConfig{URL: "https://" + host + "/"}})
 	}
 	if err := r.call(t.Context(), ann); refused(err) == 0 {
 		t.Errorf("the open breaker is gone: %v", err)
 	}
 	for i := range 5 * 4096 {
-		_, _ = r.sender.Send(t.Context(), outbound.Call{Kind: outbound.Webhook, Webhook: canonical.PushConfig{URL: "https://down" + strconv.Itoa(i/5) + "/"}})
+		_, _ = r.sender.Send(t.Context(), &outbound.Call{Kind: outbound.Webhook, Webhook: canonical.PushConfig{URL: "https://down" + strconv.Itoa(i/5) + "/"}})
 	}
 	if n := r.Count(); n > 4096 {
 		t.Errorf("there are %d breakers", n)
@@ -561,9 +561,9 @@ func TestAttack_EndlessDestinations(t *testing.T) {
 	late := calculator
 	late.Agent = "late"
 	for range 5 {
-		_, _ = r.sender.Send(t.Context(), outbound.Call{Kind: outbound.Message, Endpoint: late})
+		_, _ = r.sender.Send(t.Context(), &outbound.Call{Kind: outbound.Message, Endpoint: late})
 	}
-	if _, err := r.sender.Send(t.Context(), outbound.Call{Kind: outbound.Message, Endpoint: late}); refused(err) == 0 {
+	if _, err := r.sender.Send(t.Context(), &outbound.Call{Kind: outbound.Message, Endpoint: late}); refused(err) == 0 {
 		t.Errorf("a listed agent has no breaker any more: %v", err)
 	}
 }
@@ -576,7 +576,7 @@ func TestAttack_LabelThatACallerMade(t *testing.T) {
 	r := fleet(t, a, "one")[0]
 	const document = "https://eve.example/agent"
 	for range 5 {
-		_, _ = r.sender.Send(t.Context(), outbound.Call{Kind: outbound.Description, Endpoint: transport.Endpoint{Agent: document}, Agent: document})
+		_, _ = r.sender.Send(t.Context(), &outbound.Call{Kind: outbound.Description, Endpoint: transport.Endpoint{Agent: document}, Agent: document})
 	}
 	if seen := r.metrics.take(); !slices.Equal(seen, []string{"document open"}) {
 		t.Errorf("the labels are %q", seen)
@@ -690,17 +690,17 @@ func TestAttack_WatchesWithoutEnd(t *testing.T) {
 func TestSet_ManyAgents(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		call func(i int) outbound.Call
+		call func(i int) *outbound.Call
 		due  bool
 	}{
-		"agents": {func(i int) outbound.Call {
-			return outbound.Call{Kind: outbound.Message, Endpoint: transport.Endpoint{Agent: "agent" + strconv.Itoa(i)}}
+		"agents": {func(i int) *outbound.Call {
+			return &outbound.Call{Kind: outbound.Message, Endpoint: transport.Endpoint{Agent: "agent" + strconv.Itoa(i)}}
 		}, true},
-		"documents": {func(i int) outbound.Call {
-			return outbound.Call{Kind: outbound.Message, Endpoint: transport.Endpoint{Agent: "https://host/" + strconv.Itoa(i)}}
+		"documents": {func(i int) *outbound.Call {
+			return &outbound.Call{Kind: outbound.Message, Endpoint: transport.Endpoint{Agent: "https://host/" + strconv.Itoa(i)}}
 		}, false},
-		"webhooks": {func(i int) outbound.Call {
-			return outbound.Call{Kind: outbound.Webhook, Webhook: canonical.PushConfig{URL: "https://host" + strconv.Itoa(i) + "/"}}
+		"webhooks": {func(i int) *outbound.Call {
+			return &outbound.Call{Kind: outbound.Webhook, Webhook: canonical.PushConfig{URL: "https://host" + strconv.Itoa(i) + "/"}}
 		}, false},
 	} {
 		a := &agent{}

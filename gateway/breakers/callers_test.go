@@ -29,8 +29,8 @@ const (
 var ill = transport.BadStatus(transport.Endpoint{Agent: "calculator"}, "status", 500, nil)
 
 // failsFor is an agent that is ill for some callers, and answers all others.
-func failsFor(takes time.Duration, bad ...ect.Identity) func(context.Context, outbound.Call) (outbound.Reply, error) {
-	return func(ctx context.Context, call outbound.Call) (outbound.Reply, error) {
+func failsFor(takes time.Duration, bad ...ect.Identity) func(context.Context, *outbound.Call) (outbound.Reply, error) {
+	return func(ctx context.Context, call *outbound.Call) (outbound.Reply, error) {
 		if slices.Contains(bad, call.Endpoint.Caller) {
 			time.Sleep(takes)
 			return outbound.Reply{}, ill
@@ -131,7 +131,7 @@ func TestAttack_TwoCallersOpenABreaker(t *testing.T) {
 			a := &agent{}
 			healthy := failsFor(40*time.Second, eve, mallory)
 			var number atomic.Int64
-			a.is(func(ctx context.Context, call outbound.Call) (outbound.Reply, error) {
+			a.is(func(ctx context.Context, call *outbound.Call) (outbound.Reply, error) {
 				if call.Endpoint.Caller == ann {
 					if number.Add(1)%10 == 0 {
 						return outbound.Reply{}, ill
@@ -234,7 +234,7 @@ func TestAttack_WebhooksOfOneCallerStopAnothers(t *testing.T) {
 	for _, kind := range []outbound.Kind{outbound.Webhook, outbound.Callback} {
 		a := &agent{}
 		status := 404
-		a.is(func(ctx context.Context, call outbound.Call) (outbound.Reply, error) {
+		a.is(func(ctx context.Context, call *outbound.Call) (outbound.Reply, error) {
 			if call.Endpoint.Caller == eve {
 				return outbound.Reply{}, transport.BadStatus(transport.Endpoint{Agent: "hooks.example"}, "status", status, nil)
 			}
@@ -242,7 +242,7 @@ func TestAttack_WebhooksOfOneCallerStopAnothers(t *testing.T) {
 		})
 		r := fleet(t, a, "one")[0]
 		post := func(as ect.Identity) error {
-			_, err := r.sender.Send(t.Context(), outbound.Call{
+			_, err := r.sender.Send(t.Context(), &outbound.Call{
 				Kind: kind, Endpoint: transport.Endpoint{Caller: as}, Webhook: canonical.PushConfig{URL: "https://hooks.example/" + string(as)},
 				Decision: transport.Decision{URL: "https://hooks.example/x"},
 			})

@@ -30,7 +30,7 @@ const (
 // callDown calls that agent.
 func (r *replica) callDown(t *testing.T) error {
 	t.Helper()
-	call := outbound.Call{Kind: outbound.Message, Endpoint: transport.Endpoint{Agent: "down", ID: downstream}}
+	call := &outbound.Call{Kind: outbound.Message, Endpoint: transport.Endpoint{Agent: "down", ID: downstream}}
 	_, err := r.sender.Send(t.Context(), call)
 	if err == nil {
 		r.Report(t.Context(), breakers.Target{Kind: call.Kind, Endpoint: call.Endpoint}, nil)

@@ -36,7 +36,7 @@ func TestAttack_CallersEndASharedProgram(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		a := &agent{}
-		a.is(func(context.Context, outbound.Call) (outbound.Reply, error) {
+		a.is(func(context.Context, *outbound.Call) (outbound.Reply, error) {
 			return outbound.Reply{}, &transport.UnreachableError{Agent: "calculator", Err: &stdio.EndedError{Err: errors.New("exit status 1"), Other: true}}
 		})
 		r := fleet(t, a, "one")[0]

@@ -71,7 +71,7 @@ func TestRefusal_ProbeOfAnotherReplica(t *testing.T) {
 			r.times(t, 5)
 		}
 		time.Sleep(31 * time.Second)
-		a.is(func(ctx context.Context, c outbound.Call) (outbound.Reply, error) {
+		a.is(func(ctx context.Context, c *outbound.Call) (outbound.Reply, error) {
 			time.Sleep(10 * time.Second)
 			return good(ctx, c)
 		})
@@ -109,7 +109,7 @@ func TestRefusal_ProbeThatIsLost(t *testing.T) {
 			r.times(t, 5)
 			time.Sleep(31 * time.Second)
 			a.is(good)
-			if _, err := r.sender.Send(t.Context(), outbound.Call{Kind: kind, Endpoint: calculator, Agent: "calculator"}); err != nil {
+			if _, err := r.sender.Send(t.Context(), &outbound.Call{Kind: kind, Endpoint: calculator, Agent: "calculator"}); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Minute)

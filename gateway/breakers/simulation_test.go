@@ -54,7 +54,7 @@ func newWorld(seed uint64) *world {
 func (w *world) down() bool { return !time.Now().Before(w.from) && time.Now().Before(w.to) }
 
 // Send is what the agent does.
-func (w *world) Send(ctx context.Context, call outbound.Call) (outbound.Reply, error) {
+func (w *world) Send(ctx context.Context, call *outbound.Call) (outbound.Reply, error) {
 	hostile := slices.Contains(w.hostile, call.Endpoint.Caller)
 	if w.down() {
 		if !hostile {

@@ -21,7 +21,7 @@ const budgetWait = 30 * time.Second
 // open makes. An answer for which there is no space in time is a *[transport.OverBudgetError].
 func Budgets(open func(ctx context.Context, caller ect.Identity) transport.Share) Stage {
 	return func(next Sender) Sender {
-		return SendFunc(func(ctx context.Context, call Call) (Reply, error) {
+		return SendFunc(func(ctx context.Context, call *Call) (Reply, error) {
 			if call.Kind > Peer {
 				return next.Send(ctx, call)
 			}

@@ -43,7 +43,7 @@ func usedBy(l *inflight.Limits) int64 {
 // answering is an agent that answers with so many bytes. It reads them as drivers of HTTP do: what was
 // announced at once, the rest as it comes, and a second for each MiB.
 func answering(size int64, announced bool) outbound.Sender {
-	return outbound.SendFunc(func(ctx context.Context, _ outbound.Call) (outbound.Reply, error) {
+	return outbound.SendFunc(func(ctx context.Context, _ *outbound.Call) (outbound.Reply, error) {
 		budget := egress.BudgetFrom(ctx)
 		if announced {
 			if err := budget.Answer(ctx, size, true); err != nil {
@@ -79,7 +79,7 @@ func TestBudgets_AnswersTakeTurns(t *testing.T) {
 						return err
 					}
 					defer r.End()
-					_, err = sender.Send(transport.WithShare(t.Context(), r), outbound.Call{Kind: outbound.Message, Endpoint: transport.Endpoint{Agent: "large"}})
+					_, err = sender.Send(transport.WithShare(t.Context(), r), &outbound.Call{Kind: outbound.Message, Endpoint: transport.Endpoint{Agent: "large"}})
 					time.Sleep(time.Second) // it is written
 					return err
 				}
@@ -138,7 +138,7 @@ func TestBudgets_TwoAgentsWithoutEnd(t *testing.T) {
 		ends := make(chan error, 2)
 		for _, agent := range []string{"one", "another"} {
 			go func() {
-				_, err := chain.Send(t.Context(), outbound.Call{Kind: outbound.Message, Endpoint: transport.Endpoint{Agent: agent}})
+				_, err := chain.Send(t.Context(), &outbound.Call{Kind: outbound.Message, Endpoint: transport.Endpoint{Agent: agent}})
 				ends <- err
 			}()
 			time.Sleep(time.Second / 2)
@@ -160,11 +160,11 @@ func TestBudgets_FailedCallsHoldNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.End()
-	chain := outbound.NewChain(outbound.SendFunc(func(ctx context.Context, _ outbound.Call) (outbound.Reply, error) {
+	chain := outbound.NewChain(outbound.SendFunc(func(ctx context.Context, _ *outbound.Call) (outbound.Reply, error) {
 		return outbound.Reply{}, errors.Join(egress.BudgetFrom(ctx).Answer(ctx, mib, false), &transport.UnreachableError{Agent: "breaks off"})
 	}), outbound.Budgets(nil))
 	for range 2 {
-		if _, err := chain.Send(transport.WithShare(t.Context(), r), outbound.Call{Kind: outbound.Message, Endpoint: transport.Endpoint{Agent: "breaks off"}}); err == nil {
+		if _, err := chain.Send(transport.WithShare(t.Context(), r), &outbound.Call{Kind: outbound.Message, Endpoint: transport.Endpoint{Agent: "breaks off"}}); err == nil {
 			t.Error("the call succeeds")
 		}
 		other := limits.Aside("caller", true)

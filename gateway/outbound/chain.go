@@ -40,20 +40,21 @@ type Reply struct {
 	transport.Reply // of Message, Rollback and Peer
 
 	Description *canonical.Description // of Description
-	Endpoint    transport.Endpoint     // of Description: as the agent is to be called
+	Endpoint    *transport.Endpoint    // of Description: as the agent is to be called
 }
 
 // Sender sends. Its errors are those of [transport.Dialer], [transport.Pusher],
-// [transport.Callbacks] and [transport.Describer].
+// [transport.Callbacks] and [transport.Describer]. A call is not changed by what sends it: it is
+// passed as a pointer because it is large, and each stage would copy it.
 type Sender interface {
-	Send(ctx context.Context, call Call) (Reply, error)
+	Send(ctx context.Context, call *Call) (Reply, error)
 }
 
 // SendFunc is a function that is a Sender.
-type SendFunc func(ctx context.Context, call Call) (Reply, error)
+type SendFunc func(ctx context.Context, call *Call) (Reply, error)
 
 // Send implements Sender.
-func (f SendFunc) Send(ctx context.Context, call Call) (Reply, error) { return f(ctx, call) }
+func (f SendFunc) Send(ctx context.Context, call *Call) (Reply, error) { return f(ctx, call) }
 
 // Stage is what happens around each call.
 type Stage func(next Sender) Sender

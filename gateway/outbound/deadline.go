@@ -13,7 +13,7 @@ import (
 // *[transport.TimeoutError], or with the caller who waits. A reply that turns out to be a
 // stream goes on beyond both until it is closed.
 func Deadline(next Sender) Sender {
-	return SendFunc(func(ctx context.Context, call Call) (Reply, error) {
+	return SendFunc(func(ctx context.Context, call *Call) (Reply, error) {
 		if call.Limit <= 0 {
 			return next.Send(ctx, call)
 		}

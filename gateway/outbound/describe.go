@@ -25,11 +25,11 @@ type describer struct {
 
 // Describe implements transport.Describer.
 func (d describer) Describe(ctx context.Context, e transport.Endpoint) (*canonical.Description, transport.Endpoint, error) {
-	reply, err := d.sender.Send(ctx, Call{Kind: Description, Endpoint: e, Agent: e.Agent, Beyond: d.beyond})
-	if err != nil && reply.Endpoint.Agent == "" {
-		reply.Endpoint = e // a stage has refused it, and the agent was not asked
+	reply, err := d.sender.Send(ctx, &Call{Kind: Description, Endpoint: e, Agent: e.Agent, Beyond: d.beyond})
+	if reply.Endpoint == nil || err != nil && reply.Endpoint.Agent == "" {
+		return reply.Description, e, err // a stage has refused it, and the agent was not asked
 	}
-	return reply.Description, reply.Endpoint, err
+	return reply.Description, *reply.Endpoint, err
 }
 
 // byCapabilities is one whose agents look at what a client can be asked.

@@ -60,9 +60,9 @@ func TestDescribers_PassTheChain(t *testing.T) {
 		},
 		Beyond: describer{name: "peer", called: &called},
 	}
-	var seen []outbound.Call
+	var seen []*outbound.Call
 	watch := func(next outbound.Sender) outbound.Sender {
-		return outbound.SendFunc(func(ctx context.Context, c outbound.Call) (outbound.Reply, error) {
+		return outbound.SendFunc(func(ctx context.Context, c *outbound.Call) (outbound.Reply, error) {
 			seen = append(seen, c)
 			return next.Send(ctx, c)
 		})
@@ -102,7 +102,7 @@ func TestDescribers_Refused(t *testing.T) {
 	var called []string
 	open := errors.New("open")
 	network := &outbound.Network{Describers: map[canonical.Binding]transport.Describer{"a2a-v1": describer{name: "card", called: &called}}}
-	agents, _ := outbound.Describers(outbound.SendFunc(func(context.Context, outbound.Call) (outbound.Reply, error) {
+	agents, _ := outbound.Describers(outbound.SendFunc(func(context.Context, *outbound.Call) (outbound.Reply, error) {
 		return outbound.Reply{}, open
 	}), network)
 	description, at, err := agents["a2a-v1"].Describe(t.Context(), transport.Endpoint{Agent: "calculator", URL: "https://calculator"})

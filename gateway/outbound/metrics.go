@@ -14,7 +14,7 @@ type Meter interface {
 // Metrics is the stage that measures the calls that a message answers.
 func Metrics(m Meter, now func() time.Time) Stage {
 	return func(next Sender) Sender {
-		return SendFunc(func(ctx context.Context, call Call) (Reply, error) {
+		return SendFunc(func(ctx context.Context, call *Call) (Reply, error) {
 			began := now()
 			reply, err := next.Send(ctx, call)
 			if call.Kind <= Peer {

@@ -26,7 +26,7 @@ var _ Sender = (*Network)(nil)
 var ErrUnserved = errors.New("outbound: the call has no dialer: expected a kind and a protocol that this gateway speaks")
 
 // Send implements Sender. [ErrUnserved]: the call has no dialer.
-func (n *Network) Send(ctx context.Context, call Call) (Reply, error) {
+func (n *Network) Send(ctx context.Context, call *Call) (Reply, error) {
 	binding := call.Endpoint.Binding
 	switch call.Kind {
 	case Webhook:
@@ -44,7 +44,7 @@ func (n *Network) Send(ctx context.Context, call Call) (Reply, error) {
 		}
 		if describer != nil {
 			description, endpoint, err := describer.Describe(ctx, call.Endpoint)
-			return Reply{Description: description, Endpoint: endpoint}, err
+			return Reply{Description: description, Endpoint: &endpoint}, err
 		}
 	default:
 		if dialer := n.dialer(call.Kind, binding); dialer != nil {

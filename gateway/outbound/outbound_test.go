@@ -73,10 +73,10 @@ func TestNetwork_EachKindHasItsDialer(t *testing.T) {
 		{Kind: outbound.Description, Endpoint: at},
 		{Kind: outbound.Description, Endpoint: at, Beyond: true},
 	} {
-		if _, err := whole.Send(t.Context(), call); err != nil {
+		if _, err := whole.Send(t.Context(), &call); err != nil {
 			t.Errorf("kind %d: %v", call.Kind, err)
 		}
-		if _, err := (&outbound.Network{}).Send(t.Context(), call); !errors.Is(err, outbound.ErrUnserved) {
+		if _, err := (&outbound.Network{}).Send(t.Context(), &call); !errors.Is(err, outbound.ErrUnserved) {
 			t.Errorf("kind %d without a dialer: %v", call.Kind, err)
 		}
 	}
@@ -101,13 +101,13 @@ func TestChain_StagesInOrder(t *testing.T) {
 		failure := errors.New("unreachable")
 		stage := func(name string) outbound.Stage {
 			return func(next outbound.Sender) outbound.Sender {
-				return outbound.SendFunc(func(ctx context.Context, c outbound.Call) (outbound.Reply, error) {
+				return outbound.SendFunc(func(ctx context.Context, c *outbound.Call) (outbound.Reply, error) {
 					passed = append(passed, name)
 					return next.Send(ctx, c)
 				})
 			}
 		}
-		dial := outbound.SendFunc(func(context.Context, outbound.Call) (outbound.Reply, error) {
+		dial := outbound.SendFunc(func(context.Context, *outbound.Call) (outbound.Reply, error) {
 			passed = append(passed, "dial")
 			time.Sleep(time.Second)
 			return outbound.Reply{}, failure
@@ -115,7 +115,7 @@ func TestChain_StagesInOrder(t *testing.T) {
 		var measured meter
 		chain := outbound.NewChain(dial, stage("outer"), outbound.Metrics(&measured, time.Now), stage("inner"))
 		for _, kind := range []outbound.Kind{outbound.Message, outbound.Webhook, outbound.Description} {
-			call := outbound.Call{Kind: kind, Agent: "calculator", From: "a2a-v1", Endpoint: transport.Endpoint{Binding: "mcp-v1"}}
+			call := &outbound.Call{Kind: kind, Agent: "calculator", From: "a2a-v1", Endpoint: transport.Endpoint{Binding: "mcp-v1"}}
 			if _, err := chain.Send(t.Context(), call); !errors.Is(err, failure) {
 				t.Errorf("kind %d: %v", kind, err)
 			}
@@ -145,14 +145,14 @@ func TestDeadline_Ends(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var seen context.Context
 		stream := &events{}
-		chain := outbound.NewChain(outbound.SendFunc(func(ctx context.Context, c outbound.Call) (outbound.Reply, error) {
+		chain := outbound.NewChain(outbound.SendFunc(func(ctx context.Context, c *outbound.Call) (outbound.Reply, error) {
 			if seen = ctx; c.Agent == "streams" {
 				return outbound.Reply{Reply: transport.Reply{Events: stream}}, nil
 			}
 			<-ctx.Done()
 			return outbound.Reply{}, ctx.Err()
 		}), outbound.Deadline)
-		call := outbound.Call{Endpoint: transport.Endpoint{Agent: "calculator"}, Limit: time.Minute}
+		call := &outbound.Call{Endpoint: transport.Endpoint{Agent: "calculator"}, Limit: time.Minute}
 		began := time.Now()
 		_, err := chain.Send(t.Context(), call)
 		timeout, _ := errors.AsType[*transport.TimeoutError](err)

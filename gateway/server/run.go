@@ -85,7 +85,7 @@ func (out *Server) Run(ctx context.Context) error {
 func (out *Server) server(handler http.Handler, failures slog.Handler) *http.Server {
 	sessions := httpapi.NewSessions(out.config.Identity.Source)
 	return &http.Server{
-		Handler: sessions.Handler(coalesce.Handler(handler)), ConnState: sessions.State, TLSConfig: out.identity.tls.Clone(),
+		Handler: grown(sessions.Handler(coalesce.Handler(handler))), ConnState: sessions.State, TLSConfig: out.identity.tls.Clone(),
 		ConnContext:       func(ctx context.Context, c net.Conn) context.Context { return sessions.Conn(connection(ctx, c), c) },
 		ReadHeaderTimeout: readHeaderTimeout, ReadTimeout: readTimeout, IdleTimeout: idleTimeout,
 		MaxHeaderBytes: maxHeaderBytes,

@@ -122,7 +122,7 @@ func (c *Callbacks) Announce(ctx context.Context, decision *canonical.Signal, wa
 	}
 	for _, w := range waiting {
 		err := c.deps.Workers.GoFor(string(w.Caller), 0, func(ctx context.Context) {
-			call := outbound.Call{Kind: outbound.Callback, Endpoint: transport.Endpoint{Caller: w.Caller}, Decision: transport.Decision{URL: w.URL, Approval: decision.Approval, Token: decision.Token}}
+			call := &outbound.Call{Kind: outbound.Callback, Endpoint: transport.Endpoint{Caller: w.Caller}, Decision: transport.Decision{URL: w.URL, Approval: decision.Approval, Token: decision.Token}}
 			if _, err := c.deps.Sender.Send(ctx, call); err != nil {
 				c.deps.Logger.WarnContext(ctx, "a decision was not taken", slog.String("approval", decision.Approval), slog.Any("error", err))
 			}

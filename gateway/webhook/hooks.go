@@ -189,7 +189,7 @@ func (h *Hooks) postTo(ctx context.Context, p *Posting, hooks []Hook) error {
 	messages, err := h.seal(ctx, hooks[0].For, p, form, whole)
 	for _, sealed := range messages {
 		for i := range hooks {
-			call := outbound.Call{Kind: outbound.Webhook, Endpoint: transport.Endpoint{Binding: p.Record.Source, Caller: hooks[i].For.Caller}, Sealed: sealed, Webhook: hooks[i].PushConfig}
+			call := &outbound.Call{Kind: outbound.Webhook, Endpoint: transport.Endpoint{Binding: p.Record.Source, Caller: hooks[i].For.Caller}, Sealed: sealed, Webhook: hooks[i].PushConfig}
 			if _, err := h.deps.Sender.Send(ctx, call); err != nil {
 				h.deps.Logger.WarnContext(ctx, "a push notification was not taken", slog.String("task", p.Record.Task.ID), slog.Any("error", err))
 			}

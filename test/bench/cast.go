@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -35,6 +36,7 @@ func concurrencies() []int { return []int{1, 8, 32} }
 type cast struct {
 	config   string              // more of the gateway's configuration
 	profiles string              // where profiles go; empty: there are none
+	http2    bool                // callers speak it
 	gateway  *devgateway.Process // nil without its case
 	former   *devgateway.Process // nil without its case
 	trust    *devgateway.Trust
@@ -45,7 +47,7 @@ type cast struct {
 // assemble starts what the cases need. What it returns must be stopped, also
 // when it comes with an error.
 func assemble(ctx context.Context, dir string, o options) (*cast, error) {
-	c := &cast{profiles: o.profile}
+	c := &cast{profiles: o.profile, http2: o.http2}
 	if err := c.found(ctx, dir, slices.Contains(o.cases, "gateway")); err != nil {
 		return c, err
 	}
@@ -182,8 +184,12 @@ func (c *cast) subject(ctx context.Context, name string, upstream *child) (*subj
 	if err != nil {
 		return nil, err
 	}
+	client := c.trust.Client(svid)
+	if transport, ok := client.Transport.(*http.Transport); ok {
+		transport.ForceAttemptHTTP2 = c.http2
+	}
 	s := &subject{
-		name: name, client: c.trust.Client(svid), rate: map[int]float64{},
+		name: name, client: client, rate: map[int]float64{},
 		headers: setMCP, calls: callMaker{body: mcpBody},
 	}
 	if name == "floor" || name == "gateway" || name == formerName {

@@ -188,6 +188,7 @@ func (s script) serve(handler http.Handler, frames framed, until io.Reader, stdo
 		ReadHeaderTimeout: childStart,
 	}
 	server.Protocols.SetHTTP1(true)
+	server.Protocols.SetHTTP2(true) // for callers that ask for it
 	var serving sync.WaitGroup
 	conf := server.TLSConfig.Clone()
 	serving.Go(func() { err = server.ServeTLS(ln, "", "") })

@@ -1,6 +1,6 @@
 // Command bench measures what the gateway costs, next to the alternatives.
 //
-//	go run ./test/bench [--json] [--only NAME] [--with PROTOCOL] [--seconds N] [--against BINARY] [--profile DIR]
+//	go run ./test/bench [--json] [--only NAME] [--with PROTOCOL] [--seconds N] [--against BINARY] [--profile DIR] [--http2]
 //
 // The exchange named "exchange" is one A2A SendMessage that becomes one MCP
 // tools/call and comes back as an A2A task. Four cases carry it:
@@ -14,7 +14,8 @@
 //
 // Every server runs in its own process, so that CPU time and memory can be told
 // apart, and all of them call the same MCP server, whose cost is small and
-// fixed. All processes speak HTTP/1.1 over TLS 1.3 on connections that stay open. In
+// fixed. All processes speak HTTP/1.1 over TLS 1.3 on connections that stay open; with --http2
+// callers speak HTTP/2. In
 // floor and gateway each call carries an ECT of its own, signed beforehand.
 //
 // --against BINARY adds the case "former": another build of the gateway, with the same

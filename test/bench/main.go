@@ -33,6 +33,7 @@ type options struct {
 	with    string
 	against string
 	profile string
+	http2   bool
 }
 
 func main() {
@@ -62,6 +63,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	flags.StringVar(&cases, "cases", strings.Join(caseNames(), ","), "cases to run")
 	flags.StringVar(&o.with, "with", "", "of the pairs, only those with this protocol, such as "+slimBinding)
 	flags.StringVar(&o.against, "against", "", "binary of another build of the gateway, which takes turns with this one in the exchange and the pairs")
+	flags.BoolVar(&o.http2, "http2", false, "callers of the exchange speak HTTP/2, also to the other cases")
 	flags.StringVar(&o.profile, "profile", "", "folder for profiles of each case of the exchange: CPU, allocations, locks")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {

@@ -39,8 +39,8 @@ func Breaker(ctx context.Context) ([]Figure, error) {
 		return nil, err
 	}
 	answer := outbound.Reply{Reply: transport.Reply{Wire: translators.Wire{Body: []byte("{}")}}}
-	agent := outbound.SendFunc(func(context.Context, outbound.Call) (outbound.Reply, error) { return answer, nil })
-	call := outbound.Call{
+	agent := outbound.SendFunc(func(context.Context, *outbound.Call) (outbound.Reply, error) { return answer, nil })
+	call := &outbound.Call{
 		Kind: outbound.Message, Agent: "calculator",
 		Endpoint: transport.Endpoint{Agent: "calculator", ID: "spiffe://example.org/calculator", Caller: "spiffe://example.org/ann"},
 	}
