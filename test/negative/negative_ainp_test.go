@@ -113,7 +113,7 @@ func ainpRefusals() []ainpRefusal {
 // the gateway, and good calls work afterwards.
 func TestAINPEndpoint_Refuses(t *testing.T) {
 	t.Parallel()
-	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
+	b := shared()
 	t.Run("refused", func(t *testing.T) {
 		for _, c := range ainpRefusals() {
 			t.Run(c.name, func(t *testing.T) {
@@ -135,7 +135,7 @@ func TestAINPEndpoint_Refuses(t *testing.T) {
 // TestAINPEndpoint_Replay: a message is taken once, whoever brings it again.
 func TestAINPEndpoint_Replay(t *testing.T) {
 	t.Parallel()
-	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
+	b := shared()
 	n := b.Number()
 	l := gatewaytest.HTTPRequest{At: "/agents/calculator/ainp", Body: string(gatewaytest.Signed(gatewaytest.Did("alice"), gatewaytest.EnvelopeOf(t, gatewaytest.Did("alice"), gatewaytest.Addition(n)), ainp.SigDraft))}
 	b.Right(t, b.Send(t, l), strconv.FormatInt(n+1, 10))
@@ -168,7 +168,7 @@ func TestAINPEndpoint_DIDIdentifiesWorkload(t *testing.T) {
 // TestAINPAgent_InvalidAnswers: what an agent answers that is no answer.
 func TestAINPAgent_InvalidAnswers(t *testing.T) {
 	t.Parallel()
-	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
+	b := shared()
 	sender := gatewaytest.Did("scribe")
 	other := func(change ...string) gatewaytest.Spoil {
 		return func(good []byte) []byte {
@@ -232,7 +232,7 @@ func TestAINPAgent_InvalidAnswers(t *testing.T) {
 // TestAINPAgent_Unsigned: an agent that cannot sign is believed where its operator says so.
 func TestAINPAgent_Unsigned(t *testing.T) {
 	t.Parallel()
-	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
+	b := shared()
 	b.AINPAgent(t, "mute", &gatewaytest.AINPFake{Spoil: func(good []byte) []byte {
 		return []byte(strings.Replace(string(good), `"sig":`, `"gis":`, 1))
 	}}, directory.Endpoint{Signature: directory.SignatureNone})
@@ -244,7 +244,7 @@ func TestAINPAgent_Unsigned(t *testing.T) {
 // is judged by the message without it.
 func TestAINPEndpoint_SourceEvidence(t *testing.T) {
 	t.Parallel()
-	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
+	b := shared()
 	post := func(about string) gatewaytest.Reply {
 		body := gatewaytest.EnvelopeOf(t, gatewaytest.Did("alice"), gatewaytest.Addition(1))
 		input, err := ainp.HashInput(body)

@@ -30,7 +30,7 @@ var challenge = map[string]string{"WWW-Authenticate": `Bearer realm="aepb"`}
 // Who may not call.
 func TestCallers_Refused(t *testing.T) {
 	t.Parallel()
-	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
+	b := shared()
 	other := b.Party(t, b.SVID(t, "/other"))
 	second := b.Caller(t, &identity.SVID{ID: other.ID, Chain: other.Chain, Key: other.Key})
 	unknown := gatewaytest.Want{Status: 401, Code: "unauthenticated", Header: challenge}
@@ -91,8 +91,7 @@ func TestCallers_Refused(t *testing.T) {
 // Without dev nobody is anonymous, and agents without callers are closed (R2, R3).
 func TestServe_RefusesAnonymousAndUnlistedCallers(t *testing.T) {
 	t.Parallel()
-	unlisted := gatewaytest.Plan{Serve: true}
-	b := gatewaytest.NewFixture(t, unlisted)
+	b := sharedServe()
 	unknown := gatewaytest.Want{Status: 401, Code: "unauthenticated", Header: challenge}
 	rpc := func(w gatewaytest.Want, number int64) gatewaytest.Want {
 		w.RPC = number
@@ -165,7 +164,7 @@ func TestPolicy_Refuses(t *testing.T) {
 // What a TLS handshake already ends, on both listeners.
 func TestHandshake_Refused(t *testing.T) {
 	t.Parallel()
-	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
+	b := shared()
 	shows := func(s *identity.SVID) *tls.Config { return b.ClientTLS(t, s) }
 	old := func(s *identity.SVID) *tls.Config {
 		conf := b.ClientTLS(t, s)

@@ -84,7 +84,7 @@ func announces(t *testing.T, b *gatewaytest.Fixture, name string) {
 
 func TestDocuments_DrainingAndRetiredAgents(t *testing.T) {
 	t.Parallel()
-	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
+	b := shared()
 	svid := b.SVID(t, "/calculator")
 	const successor = "https://successor.example/.well-known/aepb"
 	for status, want := range map[string]struct {
@@ -115,7 +115,7 @@ func TestDocuments_DrainingAndRetiredAgents(t *testing.T) {
 
 func TestDocuments_Invalid(t *testing.T) {
 	t.Parallel()
-	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
+	b := shared()
 	good := b.CalculatorDocument(t, "active", "null")
 	svid := b.SVID(t, "/calculator")
 	lead := func(text string) string { return strings.Replace(good, `"protocols":[`, `"protocols":[`+text, 1) }

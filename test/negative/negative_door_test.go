@@ -26,7 +26,7 @@ func answering(w gatewaytest.Want, id string) gatewaytest.Want {
 // The A2A endpoint: JSON-RPC of A2A 1.0 and 0.3, each in its own words.
 func TestA2AEndpoint_Refuses(t *testing.T) {
 	t.Parallel()
-	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
+	b := shared()
 	at := func(name string, l gatewaytest.HTTPRequest, w gatewaytest.Want) gatewaytest.Refusal {
 		if l.At == "" {
 			l.At = gatewaytest.EndpointA2A
@@ -146,7 +146,7 @@ func asksForArguments(t *testing.T, b *gatewaytest.Fixture) {
 // revisions.
 func TestMCPEndpoint_Refuses(t *testing.T) {
 	t.Parallel()
-	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
+	b := shared()
 	call := gatewaytest.CallBody("concierge", gatewaytest.Secret)
 	// header is that of a good call, with one field changed; "": without it.
 	header := func(name, value string) map[string]string {

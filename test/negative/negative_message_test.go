@@ -30,7 +30,7 @@ func because(w gatewaytest.Want, reason string) gatewaytest.Want {
 // What is no JSON, or none that has one meaning.
 func TestMessage_MalformedJSON(t *testing.T) {
 	t.Parallel()
-	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
+	b := shared()
 	good := gatewaytest.AddBody(5)
 	in := func(name, body string, w gatewaytest.Want) gatewaytest.Refusal {
 		return gatewaytest.Posted(name, gatewaytest.HTTPRequest{Body: body}, w)
@@ -111,7 +111,7 @@ func compressed(t *testing.T, text string) string {
 // has no words for.
 func TestMessage_WithoutCounterpart(t *testing.T) {
 	t.Parallel()
-	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
+	b := shared()
 	a2a := func(name, old, now string, w gatewaytest.Want) gatewaytest.Refusal {
 		body := strings.Replace(gatewaytest.AddBody(5), old, now, 1)
 		if body == gatewaytest.AddBody(5) {
@@ -181,7 +181,7 @@ func mcpBody(method, params string) string {
 // Where a message is sent: methods, paths, pairs, versions, agents.
 func TestRequest_WrongTargets(t *testing.T) {
 	t.Parallel()
-	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
+	b := shared()
 	noMethod := func(allow string) gatewaytest.Want {
 		return gatewaytest.Want{Status: 405, Code: "method_not_allowed", Reason: "use ", Header: map[string]string{"Allow": allow}}
 	}
@@ -229,7 +229,7 @@ func TestRequest_WrongTargets(t *testing.T) {
 // The same road under CPAT's names: the same refusals, the same evidence.
 func TestCPAT_Refuses(t *testing.T) {
 	t.Parallel()
-	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
+	b := shared()
 	at := func(query string) string { return "/cpat/translate?from=a2a-v1" + query }
 	known, endpoint := gatewaytest.AddBody(5), at("&dest=calculator")
 	gatewaytest.Refusals(t, b, []gatewaytest.Refusal{

@@ -12,7 +12,7 @@ import (
 // The A2A endpoint of 0.3 without JSON-RPC.
 func TestA2A03RESTEndpoint_Refuses(t *testing.T) {
 	t.Parallel()
-	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
+	b := shared()
 	const send, params = gatewaytest.EndpointA2A + "/v1/message:send", "INVALID_PARAMS"
 	late := func(status int, reason, message string) gatewaytest.Want {
 		return gatewaytest.Want{Status: status, Rest: reason, Reason: message, Proof: "internal_error"}

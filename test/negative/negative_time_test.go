@@ -14,7 +14,7 @@ import (
 // on twice (R6).
 func TestReplay_WhileInProgress(t *testing.T) {
 	t.Parallel()
-	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
+	b := shared()
 	entered, release := make(chan struct{}, 1), make(chan struct{})
 	f := &gatewaytest.Fake{Conduct: gatewaytest.Delayed(entered, release)}
 	b.Serve(t, "slow", "mcp-v1", f, gatewaytest.Host{})

@@ -136,7 +136,7 @@ func uacpRefusals() []uacpRefusal {
 // TestUACPListener_Refuses: each refusal by its status, and good calls work afterwards.
 func TestUACPListener_Refuses(t *testing.T) {
 	t.Parallel()
-	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
+	b := shared()
 	t.Run("refused", func(t *testing.T) {
 		for _, c := range uacpRefusals() {
 			t.Run(c.name, func(t *testing.T) {
@@ -178,7 +178,7 @@ func TestUACPListener_Refuses(t *testing.T) {
 // production a certificate.
 func TestUACPListener_Handshake(t *testing.T) {
 	t.Parallel()
-	b := gatewaytest.NewFixture(t, gatewaytest.Plan{Serve: true})
+	b := sharedServe()
 	for name, change := range map[string]func(*tls.Config){
 		"TLS 1.2":          func(c *tls.Config) { c.MinVersion, c.MaxVersion = tls.VersionTLS12, tls.VersionTLS12 },
 		"another protocol": func(c *tls.Config) { c.NextProtos = []string{"h2"} },
@@ -201,7 +201,7 @@ func TestUACPListener_Handshake(t *testing.T) {
 // is judged by the envelope without it.
 func TestUACPListener_SourceEvidence(t *testing.T) {
 	t.Parallel()
-	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
+	b := shared()
 	n := b.Number()
 	frame := gatewaytest.FrameOf(t, uacp.FormEnveloped, gatewaytest.Addition(n))
 	input, err := uacp.HashInput(frame)
@@ -222,7 +222,7 @@ func TestUACPListener_SourceEvidence(t *testing.T) {
 // TestUACPAgent_InvalidAnswers: what an agent answers that is no answer.
 func TestUACPAgent_InvalidAnswers(t *testing.T) {
 	t.Parallel()
-	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
+	b := shared()
 	raw := func(text string) gatewaytest.Spoil {
 		return func([]byte) []byte {
 			data, err := hex.DecodeString(text)
@@ -297,7 +297,7 @@ func TestUACPAgent_InvalidAnswers(t *testing.T) {
 // nobody but himself.
 func TestUACPListener_HalfFramesBlockOnlyTheirSender(t *testing.T) {
 	t.Parallel()
-	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
+	b := shared()
 	for range 20 {
 		conn := b.DialUACP(t, "calculator", b.Dev.Client)
 		_, err := conn.Write([]byte{0xff, 0xff, 0x40})

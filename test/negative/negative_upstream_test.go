@@ -178,7 +178,7 @@ func TestAgents_FailAtTheCall(t *testing.T) {
 	for _, binding := range []canonical.Binding{"mcp-v1", "a2a-v1"} {
 		t.Run(string(binding), func(t *testing.T) {
 			t.Parallel()
-			b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
+			b := shared()
 			t.Run("refused", func(t *testing.T) {
 				list := misconducts(t, b)
 				if binding == "mcp-v1" {
@@ -189,7 +189,7 @@ func TestAgents_FailAtTheCall(t *testing.T) {
 						if !slices.Contains(huge, m.name) { // of those one alone has its share of the bytes in flight
 							t.Parallel()
 						}
-						misbehaves(t, b, "fake-"+strconv.Itoa(i), binding, m)
+						misbehaves(t, b, "fails-"+string(binding)+"-"+strconv.Itoa(i), binding, m)
 					})
 				}
 			})
@@ -227,7 +227,7 @@ func TestAgents_FailToDescribeThemselves(t *testing.T) {
 	for _, binding := range []canonical.Binding{"mcp-v1", "a2a-v1"} {
 		t.Run(string(binding), func(t *testing.T) {
 			t.Parallel()
-			b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
+			b := shared()
 			t.Run("refused", func(t *testing.T) {
 				for i, m := range []misconduct{
 					{"says nothing", func(f *gatewaytest.Fake) gatewaytest.Conduct { return f.Silent }, func(*testing.T, *gatewaytest.Fixture) gatewaytest.Host { return gatewaytest.Host{Timeout: time.Second} }, late},
@@ -244,7 +244,7 @@ func TestAgents_FailToDescribeThemselves(t *testing.T) {
 				} {
 					t.Run(m.name, func(t *testing.T) {
 						t.Parallel()
-						introducesBadly(t, b, "fake-"+strconv.Itoa(i), binding, m)
+						introducesBadly(t, b, "unknown-"+string(binding)+"-"+strconv.Itoa(i), binding, m)
 					})
 				}
 			})
@@ -282,7 +282,7 @@ func introducesBadly(t *testing.T, b *gatewaytest.Fixture, name string, binding 
 // Where a message may not go although the agent is listed.
 func TestRouting_Refused(t *testing.T) {
 	t.Parallel()
-	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
+	b := shared()
 	t.Run("nobody listens", func(t *testing.T) {
 		l := gatewaytest.Listen(t)
 		at := "https://" + l.Addr().String()
@@ -360,9 +360,17 @@ func speaksOlder(t *testing.T, b *gatewaytest.Fixture) {
 	b.Works(t)
 	n := b.Number()
 	b.Right(t, b.Send(t, b.Sealed(t, gatewaytest.HTTPRequest{At: "/aepb/translate?from=a2a-v1&to=mcp-v1@2025-11-25&dest=calculator", Body: gatewaytest.AddBody(n)})), `"sum":`+strconv.FormatInt(n+1, 10))
-	received := b.Tools.Received()
-	last := received[len(received)-1]
-	if body := string(last.Body); !strings.Contains(body, `"tools/call"`) || strings.Contains(body, "io.modelcontextprotocol/protocolVersion") {
-		t.Errorf("the agent was called with %s", body)
+	calls := 0
+	for _, received := range b.Tools.Received() {
+		body := string(received.Body)
+		if !strings.Contains(body, `"tools/call"`) || !strings.Contains(body, strconv.FormatInt(n, 10)) {
+			continue
+		}
+		if calls++; strings.Contains(body, "io.modelcontextprotocol/protocolVersion") {
+			t.Errorf("the agent was called with %s", body)
+		}
+	}
+	if calls != 1 {
+		t.Errorf("the agent was called %d times", calls)
 	}
 }
