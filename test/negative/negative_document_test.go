@@ -118,7 +118,6 @@ func TestDocuments_Invalid(t *testing.T) {
 	b := shared()
 	good := b.CalculatorDocument(t, "active", "null")
 	svid := b.SVID(t, "/calculator")
-	lead := func(text string) string { return strings.Replace(good, `"protocols":[`, `"protocols":[`+text, 1) }
 	for name, tc := range map[string]struct {
 		serve http.HandlerFunc
 		svid  *identity.SVID
@@ -126,17 +125,10 @@ func TestDocuments_Invalid(t *testing.T) {
 		at    string // instead of the library
 		code  string
 	}{
-		"too large":           {serve: gatewaytest.Page(good + strings.Repeat(" ", 1<<20)), code: "bad_upstream_reply"},
 		"endless":             {serve: endlessPage, code: "bad_upstream_reply"},
 		"no JSON":             {serve: gatewaytest.Page("<html>"), code: "bad_upstream_reply"},
-		"half":                {serve: gatewaytest.Page(good[:100]), code: "bad_upstream_reply"},
-		"duplicate names":     {serve: gatewaytest.Page(strings.Replace(good, `{`, `{"agent_id":"spiffe://x/y",`, 1)), code: "bad_upstream_reply"},
-		"10,000 endpoints":    {serve: gatewaytest.Page(lead(strings.Repeat(`{"id":"x","version":"1","endpoint":"https://x"},`, 10_000))), code: "bad_upstream_reply"},
-		"65 endpoints":        {serve: gatewaytest.Page(lead(strings.Repeat(`{"id":"x","version":"1","endpoint":"https://x"},`, 65))), code: "bad_upstream_reply"},
 		"deep":                {serve: gatewaytest.Page(strings.Repeat(`{"a":`, 20_000)), code: "bad_upstream_reply"},
-		"another content":     {serve: func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(good)) }, code: "bad_upstream_reply"},
 		"redirect":            {serve: http.RedirectHandler("https://127.0.0.1:1/", http.StatusFound).ServeHTTP, code: "bad_upstream_reply"},
-		"not there":           {serve: http.NotFound, code: "bad_upstream_reply"},
 		"another agent's":     {serve: gatewaytest.Page(strings.Replace(good, "/calculator", "/concierge", 1)), id: svid.ID, code: "bad_upstream_reply"},
 		"server of another":   {serve: gatewaytest.Page(good), svid: b.SVID(t, "/somebody"), id: svid.ID, code: "upstream_unreachable"},
 		"expired certificate": {serve: gatewaytest.Page(good), svid: gatewaytest.Expired(t, b, "/calculator"), id: svid.ID, code: "upstream_unreachable"},
@@ -144,15 +136,12 @@ func TestDocuments_Invalid(t *testing.T) {
 			serve: gatewaytest.Page(good), code: "upstream_unreachable",
 			svid: gatewaytest.Issue(t, gatewaytest.Authority(t, gatewaytest.TrustDomain, nil), "/calculator", identity.SVIDRequest{}),
 		},
-		"nobody at home":         {at: "https://" + unused(t) + "/doc", code: "upstream_unreachable"},
-		"endpoint proves no id":  {serve: gatewaytest.Page(strings.Replace(good, "/calculator", "/concierge", 1)), code: "upstream_unreachable"},
-		"endpoint in metadata":   {serve: gatewaytest.Page(strings.Replace(good, b.Tools.URL(), "https://169.254.169.254/mcp", 1)), code: "policy_violation"},
-		"endpoint in private":    {serve: gatewaytest.Page(strings.Replace(good, b.Tools.URL(), "https://10.1.2.3/mcp", 1)), code: "policy_violation"},
-		"no protocol in common":  {serve: gatewaytest.Page(strings.Replace(good, `"mcp-v1"`, `"none-v1"`, 1)), code: "no_translation_path"},
-		"only without TLS":       {serve: gatewaytest.Page(strings.Replace(good, b.Tools.URL(), "http://agent.example/mcp", 1)), code: "bad_upstream_reply"},
-		"endpoint elsewhere":     {serve: gatewaytest.Page(strings.Replace(good, b.Tools.URL(), "https://localhost:1/mcp", 1)), code: "policy_violation"},
-		"a lifecycle of nobody":  {serve: gatewaytest.Page(strings.Replace(good, `"active"`, `"asleep"`, 1)), code: "bad_upstream_reply"},
-		"a version of no number": {serve: gatewaytest.Page(strings.Replace(good, `"1.2.3"`, `"one"`, 1)), code: "bad_upstream_reply"},
+		"nobody at home":        {at: "https://" + unused(t) + "/doc", code: "upstream_unreachable"},
+		"endpoint proves no id": {serve: gatewaytest.Page(strings.Replace(good, "/calculator", "/concierge", 1)), code: "upstream_unreachable"},
+		"endpoint in metadata":  {serve: gatewaytest.Page(strings.Replace(good, b.Tools.URL(), "https://169.254.169.254/mcp", 1)), code: "policy_violation"},
+		"endpoint in private":   {serve: gatewaytest.Page(strings.Replace(good, b.Tools.URL(), "https://10.1.2.3/mcp", 1)), code: "policy_violation"},
+		"no protocol in common": {serve: gatewaytest.Page(strings.Replace(good, `"mcp-v1"`, `"none-v1"`, 1)), code: "no_translation_path"},
+		"endpoint elsewhere":    {serve: gatewaytest.Page(strings.Replace(good, b.Tools.URL(), "https://localhost:1/mcp", 1)), code: "policy_violation"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if tc.svid == nil {
