@@ -24,4 +24,13 @@ var sharedServe = sync.OnceValue(func() *gatewaytest.Fixture {
 	return gatewaytest.NewFixture(lasting, gatewaytest.Plan{Serve: true})
 })
 
+// sharedSLIM is one on a node of SLIM.
+var sharedSLIM = sync.OnceValue(func() *gatewaytest.Fixture {
+	p := gatewaytest.Plan{}
+	net := gatewaytest.NewSLIMNet(lasting, &p)
+	b := gatewaytest.NewFixture(lasting, p)
+	b.Slim = net
+	return b
+})
+
 func TestMain(m *testing.M) { gatewaytest.Main(lasting.Around(m)) }

@@ -109,6 +109,7 @@ func TestAINPEndpoint_Replay(t *testing.T) {
 
 // TestAINPEndpoint_DIDIdentifiesWorkload: where the operator says so, a signature is an
 // identity; a certificate beside it must be of the same workload.
+// The gateway is its own, whose operator says so.
 func TestAINPEndpoint_DIDIdentifiesWorkload(t *testing.T) {
 	t.Parallel()
 	const alice = "spiffe://" + gatewaytest.TrustDomain + "/alice"

@@ -119,7 +119,7 @@ func TestServe_RefusesAnonymousAndUnlistedCallers(t *testing.T) {
 	b.Right(t, b.Send(t, b.Sealed(t, gatewaytest.HTTPRequest{At: members, Body: gatewaytest.AddBody(n)})), `"sum":`+strconv.FormatInt(n+1, 10))
 }
 
-// What the operator does not want, whoever asks (AEPB, Translation Policy).
+// What the operator does not want, whoever asks (AEPB, Translation Policy). Each policy has a gateway of its own.
 func TestPolicy_Refuses(t *testing.T) {
 	t.Parallel()
 	none := 0
@@ -272,7 +272,7 @@ func selfMade(t *testing.T, id ect.Identity) *identity.SVID {
 }
 
 // How often one may call: each source has its own measure, and every kind of
-// door says when to come again (AEPB, Gateway Requirements item 6).
+// door says when to come again (AEPB, Gateway Requirements item 6). The gateway is its own: its limits are low.
 func TestRateLimits_PerSource(t *testing.T) {
 	t.Parallel()
 	const burst = 20

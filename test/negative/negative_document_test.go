@@ -14,6 +14,7 @@ import (
 	gatewaytest "github.com/aepb/aepb-gateway/test/harness/gateway"
 )
 
+// TestDocuments_Valid: with a gateway of its own, whose operator allows a host.
 func TestDocuments_Valid(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{Config: config.Config{Documents: config.Documents{Hosts: []string{"127.0.0.1"}}}})
@@ -161,50 +162,56 @@ func TestDocuments_Invalid(t *testing.T) {
 	b.Works(t)
 }
 
-// TestDocuments_NamedByCallers: only where the operator allows it, and for whom (R8).
+// TestDocuments_NamedByCallers: only where the operator allows it, and for whom (R8). Each set of rules has a gateway of
+// its own, but for none at all.
 func TestDocuments_NamedByCallers(t *testing.T) {
 	t.Parallel()
 	everybody := []string{"spiffe://" + gatewaytest.TrustDomain + "/*"}
-	for name, tc := range map[string]struct {
-		rules    config.Documents
-		dest     func(at string) string
-		code     string // empty: it works
+	type question struct {
+		dest     func(at string) string // nil: the document's own address
+		code     string                 // empty: it works
 		requests int32
+	}
+	for name, tc := range map[string]struct {
+		rules config.Documents
+		asked map[string]question
 	}{
-		"allowed":         {config.Documents{Hosts: []string{"127.0.0.1"}, Callers: everybody}, nil, "", 1},
-		"nobody allowed":  {config.Documents{}, nil, "policy_violation", 0},
-		"another host":    {config.Documents{Hosts: []string{"partner.example"}, Callers: everybody}, nil, "policy_violation", 0},
-		"not this caller": {config.Documents{Hosts: []string{"127.0.0.1"}, Callers: []string{"spiffe://x.example/y"}}, nil, "forbidden", 0},
-		"no callers":      {config.Documents{Hosts: []string{"127.0.0.1"}}, nil, "forbidden", 0},
-		"plain HTTP": {
-			config.Documents{Hosts: []string{"127.0.0.1"}, Callers: everybody},
-			func(at string) string { return strings.Replace(at, "https:", "http:", 1) }, "policy_violation", 0,
-		},
-		"a private address by name": {
-			config.Documents{Hosts: []string{"*.example"}, Callers: everybody},
-			func(string) string { return "https://10.0.0.1.example/doc" }, "upstream_unreachable", 0,
-		},
-		"metadata": {
-			config.Documents{Hosts: []string{"127.0.0.1"}, Callers: everybody},
-			func(string) string { return "https://169.254.169.254/latest" }, "policy_violation", 0,
-		},
+		"one host": {config.Documents{Hosts: []string{"127.0.0.1"}, Callers: everybody}, map[string]question{
+			"allowed":    {nil, "", 1},
+			"plain HTTP": {func(at string) string { return strings.Replace(at, "https:", "http:", 1) }, "policy_violation", 0},
+			"metadata":   {func(string) string { return "https://169.254.169.254/latest" }, "policy_violation", 0},
+		}},
+		"no host": {config.Documents{}, map[string]question{"nobody allowed": {nil, "policy_violation", 0}}},
+		"hosts of others": {config.Documents{Hosts: []string{"*.example"}, Callers: everybody}, map[string]question{
+			"another host":              {nil, "policy_violation", 0},
+			"a private address by name": {func(string) string { return "https://10.0.0.1.example/doc" }, "upstream_unreachable", 0},
+		}},
+		"another caller": {config.Documents{Hosts: []string{"127.0.0.1"}, Callers: []string{"spiffe://x.example/y"}}, map[string]question{"not this caller": {nil, "forbidden", 0}}},
+		"no caller":      {config.Documents{Hosts: []string{"127.0.0.1"}}, map[string]question{"no callers": {nil, "forbidden", 0}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := gatewaytest.NewFixture(t, gatewaytest.Plan{Serve: true, Config: config.Config{Documents: tc.rules, Agents: map[string]config.Agent{}}})
-			l := b.Library(t, b.SVID(t, "/calculator"), gatewaytest.Page(b.CalculatorDocument(t, "active", "null")))
-			dest := l.URL
-			if tc.dest != nil {
-				dest = tc.dest(l.URL)
+			b := sharedServe()
+			if len(tc.rules.Hosts) > 0 {
+				b = gatewaytest.NewFixture(t, gatewaytest.Plan{Serve: true, Config: config.Config{Documents: tc.rules}})
 			}
-			got, sum := b.Add(t, dest)
-			if tc.code == "" {
-				b.Right(t, got, sum)
-			} else if code := gatewaytest.ProblemCode(t, got); code != tc.code {
-				t.Errorf("got %d %s", got.Status, got.Body)
-			}
-			if l.Fetches.Load() != tc.requests {
-				t.Errorf("the document was asked for %d times", l.Fetches.Load())
+			for name, q := range tc.asked {
+				t.Run(name, func(t *testing.T) {
+					l := b.Library(t, b.SVID(t, "/calculator"), gatewaytest.Page(b.CalculatorDocument(t, "active", "null")))
+					dest := l.URL
+					if q.dest != nil {
+						dest = q.dest(l.URL)
+					}
+					got, sum := b.Add(t, dest)
+					if q.code == "" {
+						b.Right(t, got, sum)
+					} else if code := gatewaytest.ProblemCode(t, got); code != q.code {
+						t.Errorf("got %d %s", got.Status, got.Body)
+					}
+					if l.Fetches.Load() != q.requests {
+						t.Errorf("the document was asked for %d times", l.Fetches.Load())
+					}
+				})
 			}
 		})
 	}

@@ -80,9 +80,8 @@ func slimRefusals() []slimRefusal {
 // TestSLIMEndpoint_Refuses: each refusal by its status, and good calls work afterwards.
 func TestSLIMEndpoint_Refuses(t *testing.T) {
 	t.Parallel()
-	p := gatewaytest.Plan{}
-	net := gatewaytest.NewSLIMNet(t, &p)
-	b := gatewaytest.NewFixture(t, p)
+	b := sharedSLIM()
+	net := b.Slim
 	caller := net.Join(t, "org/callers/alice", nil)
 	for _, agent := range []string{"calculator", "closed", "strict"} {
 		net.Exposed(t, caller, agent)
@@ -109,9 +108,8 @@ func TestSLIMEndpoint_Refuses(t *testing.T) {
 // the caller as one problem each, and the connection lives.
 func TestSLIMAgent_Failures(t *testing.T) {
 	t.Parallel()
-	p := gatewaytest.Plan{}
-	net := gatewaytest.NewSLIMNet(t, &p)
-	b := gatewaytest.NewFixture(t, p)
+	b := sharedSLIM()
+	net := b.Slim
 	fake := &gatewaytest.SlimFake{}
 	b.SlimAgent(t, net, "adder", "", fake)
 	b.ListAs(t, "nobody", b.SVID(t, "/nobody").ID, slimAt("slim://"+net.At+"/org/agents/nobody"))
