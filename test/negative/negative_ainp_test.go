@@ -61,6 +61,10 @@ func ainpRefusals() []ainpRefusal {
 			t.Helper()
 			return string(gatewaytest.EnvelopeOf(t, gatewaytest.Did("alice"), gatewaytest.Addition(b.Number())))
 		}, status: 401, code: sig},
+		{name: "signed by somebody else", body: func(t *testing.T, b *gatewaytest.Fixture) string {
+			t.Helper()
+			return string(gatewaytest.Signed(gatewaytest.Did("mallory"), gatewaytest.EnvelopeOf(t, gatewaytest.Did("alice"), gatewaytest.Addition(b.Number())), ainp.SigDraft))
+		}, status: 401, code: sig},
 		{name: "a DID in a place that may not be asked", body: gatewaytest.EnvelopeWith(gatewaytest.Did("alice").DID, "did:web:169.254.169.254"), status: 401, code: sig},
 		{name: "expired", body: sentAt(-time.Hour, "60000"), status: 400, code: bad},
 		{name: "no such agent", agent: "nobody", body: gatewaytest.EnvelopeWith(), status: 404, code: "INTERNAL_ERROR"},
