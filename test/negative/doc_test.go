@@ -12,7 +12,7 @@ import (
 // lasting ends with the tests of this package.
 var lasting = &gatewaytest.Lasting{}
 
-// shared is the gateway of all tests that need no configuration of their own. It has room for all of them at once.
+// shared is the gateway of all tests that need no configuration of their own. Its limits are high enough for all of them at once.
 var shared = sync.OnceValue(func() *gatewaytest.Fixture {
 	p := gatewaytest.Plan{Config: config.Config{Limits: gatewaytest.ManyRequests()}}
 	p.Config.Limits.MemoryMiB = 8192

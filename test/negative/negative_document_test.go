@@ -174,7 +174,7 @@ func TestDocuments_NamedByCallers(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		rules config.Documents
-		asked map[string]question
+		cases map[string]question
 	}{
 		"one host": {config.Documents{Hosts: []string{"127.0.0.1"}, Callers: everybody}, map[string]question{
 			"allowed":    {nil, "", 1},
@@ -195,7 +195,7 @@ func TestDocuments_NamedByCallers(t *testing.T) {
 			if len(tc.rules.Hosts) > 0 {
 				b = gatewaytest.NewFixture(t, gatewaytest.Plan{Serve: true, Config: config.Config{Documents: tc.rules}})
 			}
-			for name, q := range tc.asked {
+			for name, q := range tc.cases {
 				t.Run(name, func(t *testing.T) {
 					l := b.Library(t, b.SVID(t, "/calculator"), gatewaytest.Page(b.CalculatorDocument(t, "active", "null")))
 					dest := l.URL
