@@ -15,7 +15,7 @@ import (
 	"github.com/aepb/aepb-gateway/translators/ainp"
 )
 
-// ainpRefusal is a message at the AINP door that is refused, and how: status
+// ainpRefusal is a message at the AINP endpoint that is refused, and how: status
 // and AINP's own error code.
 type ainpRefusal struct {
 	name   string

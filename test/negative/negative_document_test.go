@@ -108,7 +108,7 @@ func TestDocuments_DrainingAndRetiredAgents(t *testing.T) {
 			t.Errorf("%s: evidence %v", status, claims)
 		}
 		if endpoint := b.Send(t, gatewaytest.HTTPRequest{At: "/agents/" + status + "/a2a", Body: gatewaytest.AddBody(1), Header: map[string]string{"A2A-Version": "1.0"}}); strings.Contains(string(endpoint.Body), `"sum"`) {
-			t.Errorf("%s: the door lets a call through", status)
+			t.Errorf("%s: the endpoint lets a call through", status)
 		}
 	}
 	b.Works(t)
@@ -137,7 +137,7 @@ func TestDocuments_Invalid(t *testing.T) {
 			serve: gatewaytest.Page(good), code: "upstream_unreachable",
 			svid: gatewaytest.Issue(t, gatewaytest.Authority(t, gatewaytest.TrustDomain, nil), "/calculator", identity.SVIDRequest{}),
 		},
-		"nobody at home":        {at: "https://" + unused(t) + "/doc", code: "upstream_unreachable"},
+		"nobody listens":        {at: "https://" + unused(t) + "/doc", code: "upstream_unreachable"},
 		"endpoint proves no id": {serve: gatewaytest.Page(strings.Replace(good, "/calculator", "/concierge", 1)), code: "upstream_unreachable"},
 		"endpoint in metadata":  {serve: gatewaytest.Page(strings.Replace(good, b.Tools.URL(), "https://169.254.169.254/mcp", 1)), code: "policy_violation"},
 		"endpoint in private":   {serve: gatewaytest.Page(strings.Replace(good, b.Tools.URL(), "https://10.1.2.3/mcp", 1)), code: "policy_violation"},

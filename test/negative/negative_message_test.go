@@ -145,8 +145,8 @@ func TestRequest_WrongTargets(t *testing.T) {
 		gatewaytest.Sent("dots in the path", gatewaytest.HTTPRequest{At: "/agents/../aepb/translate"}, gatewaytest.Want{Status: 404, Code: "not_found"}),
 		gatewaytest.Sent("the admin API on the public listener", gatewaytest.HTTPRequest{Method: "GET", At: "/api/agents"}, gatewaytest.Want{Status: 404, Code: "not_found"}),
 		gatewaytest.Sent("the metrics on the public listener", gatewaytest.HTTPRequest{Method: "GET", At: "/metrics"}, gatewaytest.Want{Status: 404, Code: "not_found"}),
-		gatewaytest.Sent("a door without an agent", gatewaytest.HTTPRequest{At: "/agents//a2a"}, gatewaytest.Want{Status: 404, Code: "not_found"}),
-		gatewaytest.Sent("a door of no protocol", gatewaytest.HTTPRequest{At: "/agents/calculator/smtp"}, gatewaytest.Want{Status: 404, Code: "not_found"}),
+		gatewaytest.Sent("an endpoint without an agent", gatewaytest.HTTPRequest{At: "/agents//a2a"}, gatewaytest.Want{Status: 404, Code: "not_found"}),
+		gatewaytest.Sent("an endpoint of no protocol", gatewaytest.HTTPRequest{At: "/agents/calculator/smtp"}, gatewaytest.Want{Status: 404, Code: "not_found"}),
 		to("no from", "?dest=calculator", noPath),
 		to("nothing at all", "", noPath),
 		to("unknown destination protocol", "?from=a2a-v1&to=none-v1", noPath),
@@ -165,7 +165,7 @@ func TestRequest_WrongTargets(t *testing.T) {
 	t.Run("128 KiB of header", func(t *testing.T) { refusesHugeHeader(t, b) })
 }
 
-// The same road under CPAT's names: the same refusals, the same evidence.
+// The same endpoint under CPAT's names: the same refusals, the same evidence.
 func TestCPAT_Refuses(t *testing.T) {
 	t.Parallel()
 	b := shared()

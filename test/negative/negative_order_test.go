@@ -48,7 +48,7 @@ func faults() []fault {
 }
 
 // Whatever is wrong with a request twice, the earlier step refuses it, at every
-// kind of door. Cheap refusals come first and touch no body. Once it is known who calls,
+// kind of endpoint. Cheap refusals come first and touch no body. Once it is known who calls,
 // the order is that of gateway's TestAdmit_Order. The gateway is its own: its limits are low.
 func TestRefusals_Order(t *testing.T) {
 	t.Parallel()

@@ -20,7 +20,7 @@ import (
 )
 
 // outcome is what the gateway makes of an agent's conduct: the problem at the
-// translate endpoint, and the JSON-RPC errors at the doors.
+// translate endpoint, and the JSON-RPC errors at the endpoints.
 type outcome struct {
 	status         int
 	code           string
@@ -138,7 +138,7 @@ func streams() []misconduct {
 }
 
 // Agents that introduce themselves well, as far as TLS lets them, and then fail
-// at the call: behind the translate endpoint and behind both doors.
+// at the call: behind the translate endpoint and behind both endpoints.
 func TestAgents_FailAtTheCall(t *testing.T) {
 	t.Parallel()
 	for _, binding := range []canonical.Binding{"mcp-v1", "a2a-v1"} {

@@ -84,7 +84,7 @@ func TestA2AEndpoint_Refuses(t *testing.T) {
 		}},
 		gatewaytest.Sent("POST the card", gatewaytest.HTTPRequest{At: "/agents/calculator/.well-known/agent-card.json"}, gatewaytest.Want{Status: 405, Code: "method_not_allowed", Header: map[string]string{"Allow": "GET, HEAD"}}),
 		gatewaytest.Sent("card of nobody", gatewaytest.HTTPRequest{Method: "GET", At: "/agents/nobody/.well-known/agent-card.json"}, gatewaytest.Want{Status: 404, Code: "unknown_agent"}),
-		gatewaytest.Sent("card of nobody below its door", gatewaytest.HTTPRequest{Method: "GET", At: "/agents/nobody/a2a/.well-known/agent-card.json"}, gatewaytest.Want{Status: 404, Code: "unknown_agent"}),
+		gatewaytest.Sent("card of nobody below its endpoint", gatewaytest.HTTPRequest{Method: "GET", At: "/agents/nobody/a2a/.well-known/agent-card.json"}, gatewaytest.Want{Status: 404, Code: "unknown_agent"}),
 		gatewaytest.Sent("HEAD the card of nobody", gatewaytest.HTTPRequest{Method: "HEAD", At: "/agents/nobody/.well-known/agent-card.json"}, gatewaytest.Want{Status: 404, Code: "unknown_agent"}),
 	})
 	t.Run("text for a typed tool is answered with a question", func(t *testing.T) { asksForArguments(t, b) })
@@ -104,7 +104,7 @@ func asksForArguments(t *testing.T, b *gatewaytest.Fixture) {
 	}
 }
 
-// The MCP door: Streamable HTTP, 2026-07-28 and the sessionless part of older
+// The MCP endpoint: Streamable HTTP, 2026-07-28 and the sessionless part of older
 // revisions.
 func TestMCPEndpoint_Refuses(t *testing.T) {
 	t.Parallel()
