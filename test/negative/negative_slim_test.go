@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -111,7 +112,8 @@ func TestSLIMAgent_Failures(t *testing.T) {
 	b := sharedSLIM()
 	net := b.Slim
 	fake := &gatewaytest.SlimFake{}
-	b.SlimAgent(t, net, "adder", "", fake)
+	adder := "adder-" + strconv.FormatInt(b.Number(), 10) // the gateway remembers members that have left
+	b.SlimAgent(t, net, adder, "", fake)
 	b.ListAs(t, "nobody", b.SVID(t, "/nobody").ID, slimAt("slim://"+net.At+"/org/agents/nobody"))
 	b.ListAs(t, "elsewhere", b.SVID(t, "/elsewhere").ID, slimAt("slim://127.0.0.1:9/org/agents/adder"))
 	answers := func(body string, err error) func(rpc.Call) (rpc.Frame, error) {
@@ -151,7 +153,7 @@ func TestSLIMAgent_Failures(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			fake.Answer = c.answer
 			if c.dest == "" {
-				c.dest = "adder"
+				c.dest = adder
 			}
 			if c.body == "" {
 				c.body = gatewaytest.AddBody(40)
@@ -163,7 +165,7 @@ func TestSLIMAgent_Failures(t *testing.T) {
 		})
 	}
 	fake.Answer = nil
-	b.Right(t, b.Send(t, b.Sealed(t, gatewaytest.HTTPRequest{At: "/aepb/translate?from=a2a-v1&dest=adder", Body: gatewaytest.AddBody(40)})), "41")
+	b.Right(t, b.Send(t, b.Sealed(t, gatewaytest.HTTPRequest{At: "/aepb/translate?from=a2a-v1&dest=" + adder, Body: gatewaytest.AddBody(40)})), "41")
 }
 
 // fate is a problem's code, or the error in an answer.
