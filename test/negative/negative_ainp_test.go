@@ -15,7 +15,7 @@ import (
 	"github.com/aepb/aepb-gateway/translators/ainp"
 )
 
-// ainpRefusal is a message at the AINP door that is refused, and how: status
+// ainpRefusal is a message at the AINP endpoint that is refused, and how: status
 // and AINP's own error code.
 type ainpRefusal struct {
 	name   string
@@ -24,14 +24,6 @@ type ainpRefusal struct {
 	change func(l *gatewaytest.HTTPRequest)
 	status int
 	code   string
-}
-
-// spoiledWith is one that was changed after.
-func spoiledWith(change ...string) func(*testing.T, *gatewaytest.Fixture) string {
-	return func(t *testing.T, b *gatewaytest.Fixture) string {
-		t.Helper()
-		return gatewaytest.Replaced(t, string(gatewaytest.Signed(gatewaytest.Did("alice"), gatewaytest.EnvelopeOf(t, gatewaytest.Did("alice"), gatewaytest.Addition(b.Number())), ainp.SigDraft)), change...)
-	}
 }
 
 // at gives a good envelope another time.
@@ -56,55 +48,30 @@ func ainpRefusals() []ainpRefusal {
 	intent, add := `"msg_type":"INTENT"`, `"service_type":"add"`
 	return []ainpRefusal{
 		{name: "nothing", body: plainText(""), status: 400, code: bad},
-		{name: "no JSON", body: plainText("hello"), status: 400, code: bad},
-		{name: "a list", body: plainText("[]"), status: 400, code: bad},
-		{name: "an empty object", body: plainText("{}"), status: 400, code: bad},
-		{name: "half a message", body: plainText(`{"msg_type":"INTENT",`), status: 400, code: bad},
-		{name: "too deep", body: plainText(strings.Repeat("[", 200) + strings.Repeat("]", 200)), status: 400, code: bad},
-		{name: "a member twice", body: gatewaytest.EnvelopeWith(intent, intent+`,"msg_type":"INTENT"`), status: 400, code: bad},
 		{name: "another version", body: gatewaytest.EnvelopeWith(`"version":"0.1.0"`, `"version":"9.9.9"`), status: 404, code: "UNSUPPORTED_SCHEMA"},
 		{name: "no such type", body: gatewaytest.EnvelopeWith(intent, `"msg_type":"SHOUT"`), status: 422, code: "NOT_IMPLEMENTED"},
 		{name: "an answer", body: gatewaytest.EnvelopeWith(intent, `"msg_type":"RESULT"`, `"payload":{`, `"payload":{"status":"success",`), status: 400, code: bad},
-		{name: "an answer without a status", body: gatewaytest.EnvelopeWith(intent, `"msg_type":"RESULT"`), status: 400, code: bad},
-		{name: "an intent without a type", body: gatewaytest.EnvelopeWith(`"@type":"RequestService",`, ""), status: 400, code: bad},
-		{name: "a service without a name", body: gatewaytest.EnvelopeWith(add, `"service_type":""`), status: 400, code: bad},
-		{name: "details that are no object", body: gatewaytest.EnvelopeWith(`"details":{`, `"details":7,"other":{`), status: 400, code: bad},
-		{name: "a type that is a number", body: gatewaytest.EnvelopeWith(intent, `"msg_type":7`), status: 400, code: bad},
 		{name: "a task that is not there", body: gatewaytest.EnvelopeWith(`"@type":"RequestService"`, `"@type":"TaskQuery"`, add, `"task_id":"t-1"`), status: 404, code: "INTERNAL_ERROR"},
-		{name: "a task without a name", body: gatewaytest.EnvelopeWith(`"@type":"RequestService"`, `"@type":"TaskQuery"`, add, `"task_id":""`), status: 400, code: bad},
 		{name: "the end of a task that is not there", body: gatewaytest.EnvelopeWith(`"@type":"RequestService"`, `"@type":"TaskCancel"`, add, `"task_id":"t-1"`), status: 404, code: "INTERNAL_ERROR"},
 		{name: "the end of an intent that is not under way", body: gatewaytest.EnvelopeWith(`"@type":"RequestService"`, `"@type":"TaskCancel"`, add, `"intent_id":"550e8400-e29b-41d4-a716-446655440000"`), status: 409, code: "INTERNAL_ERROR"},
-		{name: "the end of nothing", body: gatewaytest.EnvelopeWith(`"@type":"RequestService"`, `"@type":"TaskCancel"`), status: 400, code: bad},
 		{name: "an answer to a task that is not there", body: gatewaytest.EnvelopeWith(`"@type":"RequestService"`, `"@type":"TaskAnswer"`, add, `"task_id":"t-1"`), status: 404, code: "INTERNAL_ERROR"},
-		{name: "a rollback without a token", body: gatewaytest.EnvelopeWith(`"@type":"RequestService"`, `"@type":"AtdRollbackRequest"`), status: 400, code: bad},
 		{name: "a rollback with a token that is none", body: gatewaytest.EnvelopeWith(`"@type":"RequestService"`, `"@type":"AtdRollbackRequest"`, add, `"ect":"a.b.c"`), status: 400, code: "UNAUTHORIZED"},
 		{name: "no such tool", body: gatewaytest.EnvelopeWith(add, `"service_type":"fly"`), status: 404, code: "INTERNAL_ERROR"},
 		{name: "unsigned", body: func(t *testing.T, b *gatewaytest.Fixture) string {
 			t.Helper()
 			return string(gatewaytest.EnvelopeOf(t, gatewaytest.Did("alice"), gatewaytest.Addition(b.Number())))
 		}, status: 401, code: sig},
-		{name: "changed after it was signed", body: spoiledWith(`"b":1`, `"b":2`), status: 401, code: sig},
 		{name: "signed by somebody else", body: func(t *testing.T, b *gatewaytest.Fixture) string {
 			t.Helper()
 			return string(gatewaytest.Signed(gatewaytest.Did("mallory"), gatewaytest.EnvelopeOf(t, gatewaytest.Did("alice"), gatewaytest.Addition(b.Number())), ainp.SigDraft))
 		}, status: 401, code: sig},
-		{name: "somebody else's name", body: spoiledWith(gatewaytest.Did("alice").DID, gatewaytest.Did("mallory").DID), status: 401, code: sig},
-		{name: "a signature that is no base64", body: spoiledWith(`"sig":"`, `"sig":"!`), status: 401, code: sig},
-		{name: "a DID of no key", body: gatewaytest.EnvelopeWith(gatewaytest.Did("alice").DID, "did:key:z6Mk"), status: 401, code: sig},
-		{name: "a DID of another method", body: gatewaytest.EnvelopeWith(gatewaytest.Did("alice").DID, "did:example:alice"), status: 401, code: sig},
 		{name: "a DID in a place that may not be asked", body: gatewaytest.EnvelopeWith(gatewaytest.Did("alice").DID, "did:web:169.254.169.254"), status: 401, code: sig},
 		{name: "expired", body: sentAt(-time.Hour, "60000"), status: 400, code: bad},
-		{name: "from the future", body: sentAt(time.Hour, "60000"), status: 400, code: bad},
-		{name: "a ttl beyond measure", body: sentAt(0, "864000000"), status: 400, code: bad},
-		{name: "a ttl that is negative", body: sentAt(0, "-1"), status: 400, code: bad},
-		{name: "a ttl that is a text", body: sentAt(0, `"60000"`), status: 400, code: bad},
 		{name: "no such agent", agent: "nobody", body: gatewaytest.EnvelopeWith(), status: 404, code: "INTERNAL_ERROR"},
 		{name: "an agent for others", agent: "closed", body: gatewaytest.EnvelopeWith(), status: 403, code: "UNAUTHORIZED"},
 		{name: "an agent that wants an ECT", agent: "strict", body: gatewaytest.EnvelopeWith(), status: 403, code: "UNAUTHORIZED"},
 		{name: "GET", body: gatewaytest.EnvelopeWith(), change: func(l *gatewaytest.HTTPRequest) { l.Method = http.MethodGet }, status: 405, code: bad},
 		{name: "another media type", body: gatewaytest.EnvelopeWith(), change: func(l *gatewaytest.HTTPRequest) { l.Media = "text/plain" }, status: 415, code: "UNSUPPORTED_SCHEMA"},
-		{name: "no media type", body: gatewaytest.EnvelopeWith(), change: func(l *gatewaytest.HTTPRequest) { l.Media = "-" }, status: 415, code: "UNSUPPORTED_SCHEMA"},
-		{name: "compressed", body: gatewaytest.EnvelopeWith(), change: func(l *gatewaytest.HTTPRequest) { l.Header = map[string]string{"Content-Encoding": "gzip"} }, status: 415, code: "UNSUPPORTED_SCHEMA"},
 		{name: "an ECT that is none", body: gatewaytest.EnvelopeWith(), change: func(l *gatewaytest.HTTPRequest) { l.Tokens = []string{"x.y.z"} }, status: 400, code: "UNAUTHORIZED"},
 	}
 }
@@ -113,7 +80,7 @@ func ainpRefusals() []ainpRefusal {
 // the gateway, and good calls work afterwards.
 func TestAINPEndpoint_Refuses(t *testing.T) {
 	t.Parallel()
-	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
+	b := shared()
 	t.Run("refused", func(t *testing.T) {
 		for _, c := range ainpRefusals() {
 			t.Run(c.name, func(t *testing.T) {
@@ -135,7 +102,7 @@ func TestAINPEndpoint_Refuses(t *testing.T) {
 // TestAINPEndpoint_Replay: a message is taken once, whoever brings it again.
 func TestAINPEndpoint_Replay(t *testing.T) {
 	t.Parallel()
-	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
+	b := shared()
 	n := b.Number()
 	l := gatewaytest.HTTPRequest{At: "/agents/calculator/ainp", Body: string(gatewaytest.Signed(gatewaytest.Did("alice"), gatewaytest.EnvelopeOf(t, gatewaytest.Did("alice"), gatewaytest.Addition(n)), ainp.SigDraft))}
 	b.Right(t, b.Send(t, l), strconv.FormatInt(n+1, 10))
@@ -146,6 +113,7 @@ func TestAINPEndpoint_Replay(t *testing.T) {
 
 // TestAINPEndpoint_DIDIdentifiesWorkload: where the operator says so, a signature is an
 // identity; a certificate beside it must be of the same workload.
+// The gateway is its own, whose operator says so.
 func TestAINPEndpoint_DIDIdentifiesWorkload(t *testing.T) {
 	t.Parallel()
 	const alice = "spiffe://" + gatewaytest.TrustDomain + "/alice"
@@ -168,7 +136,7 @@ func TestAINPEndpoint_DIDIdentifiesWorkload(t *testing.T) {
 // TestAINPAgent_InvalidAnswers: what an agent answers that is no answer.
 func TestAINPAgent_InvalidAnswers(t *testing.T) {
 	t.Parallel()
-	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
+	b := shared()
 	sender := gatewaytest.Did("scribe")
 	other := func(change ...string) gatewaytest.Spoil {
 		return func(good []byte) []byte {
@@ -183,24 +151,12 @@ func TestAINPAgent_InvalidAnswers(t *testing.T) {
 	token := ecttest.Mint(t, b.Me, b.Recipe("another body"))
 	for name, s := range map[string]gatewaytest.Spoil{
 		"nothing": raw(""), "no JSON": raw("hello"), "a list": raw("[]"), "an empty object": raw("{}"),
-		"routed":                   raw(`{"status":"routed","agent_count":1}`),
-		"half":                     func(good []byte) []byte { return good[:len(good)/2] },
 		"changed":                  func(good []byte) []byte { return []byte(strings.Replace(string(good), `"sum":`, `"sum":1`, 1)) },
-		"unsigned":                 func(good []byte) []byte { return []byte(strings.Replace(string(good), `"sig":`, `"gis":`, 1)) },
-		"by somebody else":         func(good []byte) []byte { return gatewaytest.Signed(gatewaytest.Did("mallory"), good, ainp.SigDraft) },
-		"in another name":          other(sender.DID, gatewaytest.Did("mallory").DID),
-		"another intent":           other(`"intent_id":"`, `"intent_id":"0`),
-		"no status":                other(`"status":"success",`, ""),
-		"no such status":           other(`"status":"success"`, `"status":"perhaps"`),
 		"a status of another type": other(`"status":"success"`, `"status":7`),
 		"a discovery":              other(`"msg_type":"RESULT"`, `"msg_type":"DISCOVER_RESULT"`),
 		"an intent of its own":     other(`"msg_type":"RESULT"`, `"msg_type":"INTENT"`),
 		"an unknown type":          other(`"msg_type":"RESULT"`, `"msg_type":"SHOUT"`),
 		"another version":          other(`"version":"0.1.0"`, `"version":"9"`),
-		"a member twice":           raw(`{"msg_type":"RESULT","msg_type":"RESULT"}`),
-		"too long":                 raw(`{"msg_type":"` + strings.Repeat("x", 2<<20) + `"}`),
-		"too deep":                 raw(strings.Repeat("[", 300) + strings.Repeat("]", 300)),
-		"from the past":            other(`"timestamp":1`, `"timestamp":0`),
 		"from the future":          other(`"timestamp":1`, `"timestamp":9`),
 		"evidence of another body": func(good []byte) []byte {
 			with, err := gatewaytest.AINPWithEvidence(good, []string{token})
@@ -216,7 +172,6 @@ func TestAINPAgent_InvalidAnswers(t *testing.T) {
 			}
 			return gatewaytest.Signed(sender, with, ainp.SigDraft)
 		},
-		"evidence of another shape": other(`"payload":{`, `"payload":{"aepb":{"ect":7},`),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -232,7 +187,7 @@ func TestAINPAgent_InvalidAnswers(t *testing.T) {
 // TestAINPAgent_Unsigned: an agent that cannot sign is believed where its operator says so.
 func TestAINPAgent_Unsigned(t *testing.T) {
 	t.Parallel()
-	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
+	b := shared()
 	b.AINPAgent(t, "mute", &gatewaytest.AINPFake{Spoil: func(good []byte) []byte {
 		return []byte(strings.Replace(string(good), `"sig":`, `"gis":`, 1))
 	}}, directory.Endpoint{Signature: directory.SignatureNone})
@@ -244,7 +199,7 @@ func TestAINPAgent_Unsigned(t *testing.T) {
 // is judged by the message without it.
 func TestAINPEndpoint_SourceEvidence(t *testing.T) {
 	t.Parallel()
-	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
+	b := shared()
 	post := func(about string) gatewaytest.Reply {
 		body := gatewaytest.EnvelopeOf(t, gatewaytest.Did("alice"), gatewaytest.Addition(1))
 		input, err := ainp.HashInput(body)

@@ -30,7 +30,7 @@ var challenge = map[string]string{"WWW-Authenticate": `Bearer realm="aepb"`}
 // Who may not call.
 func TestCallers_Refused(t *testing.T) {
 	t.Parallel()
-	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
+	b := shared()
 	other := b.Party(t, b.SVID(t, "/other"))
 	second := b.Caller(t, &identity.SVID{ID: other.ID, Chain: other.Chain, Key: other.Key})
 	unknown := gatewaytest.Want{Status: 401, Code: "unauthenticated", Header: challenge}
@@ -55,7 +55,7 @@ func TestCallers_Refused(t *testing.T) {
 	gatewaytest.Refusals(t, b, []gatewaytest.Refusal{
 		gatewaytest.Posted("an agent for others", gatewaytest.HTTPRequest{At: "/aepb/translate?from=a2a-v1&dest=closed", Body: body}, forbidden),
 		at("an agent for others, at its A2A endpoint", gatewaytest.HTTPRequest{At: "/agents/closed/a2a", Body: body}, rpc(forbidden, -31403)),
-		at("an agent for others, at its MCP door", call, rpc(forbidden, -32600)),
+		at("an agent for others, at its MCP endpoint", call, rpc(forbidden, -32600)),
 		at("an agent for others, its tools", gatewaytest.HTTPRequest{At: "/agents/closed/mcp", Body: mcpBody("tools/list", ""), Header: gatewaytest.Mirror("tools/list", "")}, quiet(rpc(forbidden, -32600))),
 		at("an agent for others, discovery", gatewaytest.HTTPRequest{At: "/agents/closed/mcp", Body: mcpBody("server/discover", ""), Header: gatewaytest.Mirror("server/discover", "")}, quiet(rpc(forbidden, -32600))),
 		at("an agent for others, its card", gatewaytest.HTTPRequest{Method: "GET", At: "/agents/closed/.well-known/agent-card.json"}, quiet(forbidden)),
@@ -91,8 +91,7 @@ func TestCallers_Refused(t *testing.T) {
 // Without dev nobody is anonymous, and agents without callers are closed (R2, R3).
 func TestServe_RefusesAnonymousAndUnlistedCallers(t *testing.T) {
 	t.Parallel()
-	unlisted := gatewaytest.Plan{Serve: true}
-	b := gatewaytest.NewFixture(t, unlisted)
+	b := sharedServe()
 	unknown := gatewaytest.Want{Status: 401, Code: "unauthenticated", Header: challenge}
 	rpc := func(w gatewaytest.Want, number int64) gatewaytest.Want {
 		w.RPC = number
@@ -102,12 +101,12 @@ func TestServe_RefusesAnonymousAndUnlistedCallers(t *testing.T) {
 	members := "/aepb/translate?from=a2a-v1&dest=members"
 	cases := []gatewaytest.Refusal{
 		gatewaytest.Sent("no certificate at the A2A endpoint", gatewaytest.HTTPRequest{Via: b.Anonymous, At: "/agents/members/a2a", Body: gatewaytest.AddBody(1)}, rpc(unknown, -31401)),
-		gatewaytest.Sent("no certificate at the MCP door", gatewaytest.HTTPRequest{Via: b.Anonymous, At: "/agents/members/mcp", Body: gatewaytest.CallBody("echo", "x"), Header: gatewaytest.Mirror("tools/call", "echo")}, rpc(unknown, -32600)),
+		gatewaytest.Sent("no certificate at the MCP endpoint", gatewaytest.HTTPRequest{Via: b.Anonymous, At: "/agents/members/mcp", Body: gatewaytest.CallBody("echo", "x"), Header: gatewaytest.Mirror("tools/call", "echo")}, rpc(unknown, -32600)),
 		gatewaytest.Sent("no certificate at a card", gatewaytest.HTTPRequest{Via: b.Anonymous, Method: "GET", At: "/agents/members/.well-known/agent-card.json"}, unknown),
 		gatewaytest.Sent("no certificate at an agent that there is not", gatewaytest.HTTPRequest{Via: b.Anonymous, At: "/agents/nobody/a2a", Body: gatewaytest.AddBody(1)}, rpc(unknown, -31401)),
 		gatewaytest.Sent("no certificate at the translate endpoint", gatewaytest.HTTPRequest{Via: b.Anonymous, At: members, Body: gatewaytest.AddBody(1)}, unknown),
 		gatewaytest.Posted("an agent without callers", gatewaytest.HTTPRequest{Body: gatewaytest.AddBody(1)}, forbidden),
-		gatewaytest.Sent("an agent without callers, at its door", gatewaytest.HTTPRequest{At: gatewaytest.EndpointA2A, Body: gatewaytest.AddBody(1)}, gatewaytest.Want{Status: 403, Code: "forbidden", RPC: -31403, Proof: "internal_error"}),
+		gatewaytest.Sent("an agent without callers, at its endpoint", gatewaytest.HTTPRequest{At: gatewaytest.EndpointA2A, Body: gatewaytest.AddBody(1)}, gatewaytest.Want{Status: 403, Code: "forbidden", RPC: -31403, Proof: "internal_error"}),
 	}
 	gatewaytest.Unique(t, cases)
 	for _, c := range cases {
@@ -120,7 +119,7 @@ func TestServe_RefusesAnonymousAndUnlistedCallers(t *testing.T) {
 	b.Right(t, b.Send(t, b.Sealed(t, gatewaytest.HTTPRequest{At: members, Body: gatewaytest.AddBody(n)})), `"sum":`+strconv.FormatInt(n+1, 10))
 }
 
-// What the operator does not want, whoever asks (AEPB, Translation Policy).
+// What the operator does not want, whoever asks (AEPB, Translation Policy). Each policy has a gateway of its own.
 func TestPolicy_Refuses(t *testing.T) {
 	t.Parallel()
 	none := 0
@@ -152,7 +151,7 @@ func TestPolicy_Refuses(t *testing.T) {
 			}
 		})
 	}
-	t.Run("no evidence at a door", func(t *testing.T) {
+	t.Run("no evidence at an endpoint", func(t *testing.T) {
 		t.Parallel()
 		b := gatewaytest.NewFixture(t, gatewaytest.Plan{Config: config.Config{ECT: config.ECT{Require: true}}})
 		l := gatewaytest.HTTPRequest{At: gatewaytest.EndpointA2A, Body: gatewaytest.AddBody(1)}
@@ -165,7 +164,7 @@ func TestPolicy_Refuses(t *testing.T) {
 // What a TLS handshake already ends, on both listeners.
 func TestHandshake_Refused(t *testing.T) {
 	t.Parallel()
-	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
+	b := shared()
 	shows := func(s *identity.SVID) *tls.Config { return b.ClientTLS(t, s) }
 	old := func(s *identity.SVID) *tls.Config {
 		conf := b.ClientTLS(t, s)
@@ -273,7 +272,7 @@ func selfMade(t *testing.T, id ect.Identity) *identity.SVID {
 }
 
 // How often one may call: each source has its own measure, and every kind of
-// door says when to come again (AEPB, Gateway Requirements item 6).
+// endpoint says when to come again (AEPB, Gateway Requirements item 6). The gateway is its own: its limits are low.
 func TestRateLimits_PerSource(t *testing.T) {
 	t.Parallel()
 	const burst = 20

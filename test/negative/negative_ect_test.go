@@ -2,11 +2,8 @@ package negative
 
 import (
 	"bufio"
-	"bytes"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/base64"
-	"encoding/pem"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -25,7 +22,7 @@ import (
 // Who made the token: header, key, signature, chain.
 func TestEvidence_Forged(t *testing.T) {
 	t.Parallel()
-	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
+	b := shared()
 	other := b.Party(t, b.SVID(t, "/other"))
 	usurper := gatewaytest.Authority(t, gatewaytest.TrustDomain, nil) // the right name, another key
 	stranger := gatewaytest.Authority(t, "elsewhere.example", nil)
@@ -34,36 +31,16 @@ func TestEvidence_Forged(t *testing.T) {
 	}
 	gatewaytest.Refusals(t, b, []gatewaytest.Refusal{
 		gatewaytest.Evidence("signed with another key", func(_ *gatewaytest.Fixture, r *ecttest.Recipe) { r.Sign = ecttest.SignES256(other.Key) }, gatewaytest.Invalid(ect.ReasonInvalidSignature, "")),
-		gatewaytest.Evidence("changed after signing", func(_ *gatewaytest.Fixture, r *ecttest.Recipe) { r.Edit = otherPayload }, gatewaytest.Invalid(ect.ReasonInvalidSignature, "")),
-		gatewaytest.Evidence("no signature", func(_ *gatewaytest.Fixture, r *ecttest.Recipe) { r.Sign = ecttest.SignNothing }, gatewaytest.Invalid(ect.ReasonInvalidSignature, "")),
-		gatewaytest.Evidence("signature cut in half", func(_ *gatewaytest.Fixture, r *ecttest.Recipe) {
-			r.Edit = func(compact string) string { return compact[:len(compact)-22] }
-		}, gatewaytest.Invalid(ect.ReasonInvalidSignature, "")),
 		gatewaytest.Evidence("alg none", func(_ *gatewaytest.Fixture, r *ecttest.Recipe) {
 			r.Header, r.Sign = ecttest.Raw{"alg": `"none"`}, ecttest.SignNothing
 		}, gatewaytest.Invalid(ect.ReasonUnsupportedAlg, "alg")),
-		gatewaytest.Evidence("alg NONE", func(_ *gatewaytest.Fixture, r *ecttest.Recipe) {
-			r.Header, r.Sign = ecttest.Raw{"alg": `"NONE"`}, ecttest.SignNothing
-		}, gatewaytest.Invalid(ect.ReasonUnsupportedAlg, "alg")),
-		gatewaytest.Evidence("HS256 with the public key", func(b *gatewaytest.Fixture, r *ecttest.Recipe) {
-			r.Header, r.Sign = ecttest.Raw{"alg": `"HS256"`}, ecttest.SignHS256(publicPEM(t, b.Me))
-		}, gatewaytest.Invalid(ect.ReasonUnsupportedAlg, "alg")),
-		header("alg es256 in lower case", ecttest.Raw{"alg": `"es256"`}, gatewaytest.Invalid(ect.ReasonUnsupportedAlg, "alg")),
-		header("alg ES384", ecttest.Raw{"alg": `"ES384"`}, gatewaytest.Invalid(ect.ReasonUnsupportedAlg, "alg")),
-		header("no alg", ecttest.Raw{"alg": ""}, gatewaytest.Invalid(ect.ReasonUnsupportedAlg, "alg")),
 		header("alg is a number", ecttest.Raw{"alg": "256"}, gatewaytest.Invalid(ect.ReasonUnsupportedAlg, "alg")),
 		header("typ of an act token", ecttest.Raw{"typ": `"act+jwt"`}, gatewaytest.Invalid(ect.ReasonWrongType, "typ")),
-		header("typ JWT", ecttest.Raw{"typ": `"JWT"`}, gatewaytest.Invalid(ect.ReasonWrongType, "typ")),
-		header("typ of a workload identity token", ecttest.Raw{"typ": `"wit+jwt"`}, gatewaytest.Invalid(ect.ReasonWrongType, "typ")),
-		header("no typ", ecttest.Raw{"typ": ""}, gatewaytest.Invalid(ect.ReasonWrongType, "typ")),
 		header("critical parameter", ecttest.Raw{"crit": `["b64"]`, "b64": "false"}, gatewaytest.Invalid(ect.ReasonUnsupportedCritical, "crit")),
 		header("kid names another key", ecttest.Raw{"kid": strconv.Quote(other.KeyID)}, gatewaytest.Invalid(ect.ReasonUnknownKey, "kid")),
 		header("neither a known kid nor a chain", ecttest.Raw{"kid": strconv.Quote(other.KeyID), "x5c": ""}, gatewaytest.Invalid(ect.ReasonUnknownKey, "kid")),
 		header("somebody else's chain", ecttest.Raw{"kid": "", "x5c": chainOf(other)}, gatewaytest.Invalid(ect.ReasonInvalidSignature, "")),
-		header("chain in base64url", ecttest.Raw{"x5c": urlSafe(chainOf(b.Me))}, gatewaytest.Malformed("x5c is not base64")),
-		header("chain with a line break", ecttest.Raw{"x5c": strings.Replace(chainOf(b.Me), "MII", `MI\nI`, 1)}, gatewaytest.Malformed("x5c is not base64")),
 		header("chain that is no certificate", ecttest.Raw{"kid": "", "x5c": `["aGVsbG8="]`}, gatewaytest.Invalid(ect.ReasonKeyNotTrusted, "x5c")),
-		header("empty chain", ecttest.Raw{"x5c": "[]"}, gatewaytest.Malformed("x5c is not an array of certificates")),
 		{
 			Name: "chain of a foreign authority of the same name", Want: gatewaytest.Invalid(ect.ReasonKeyNotTrusted, "x5c"),
 			Make: mintedBy(b.Party(t, gatewaytest.Issue(t, usurper, "/client", gatewaytest.NoNames()))),
@@ -86,16 +63,6 @@ func TestEvidence_Forged(t *testing.T) {
 				t.Helper()
 				body := gatewaytest.AddBody(b.Number())
 				return gatewaytest.HTTPRequest{Body: body, Tokens: []string{ecttest.MintUnsigned(t, b.Me, b.Recipe(body))}}
-			},
-		},
-		{
-			Name: "unsigned translation", Want: gatewaytest.Invalid(ect.ReasonLevelTooLow, ""),
-			Make: func(t *testing.T, b *gatewaytest.Fixture) gatewaytest.HTTPRequest {
-				t.Helper()
-				body := gatewaytest.AddBody(b.Number())
-				recipe := b.Recipe(body)
-				recipe.Claims.Act = ect.ActTranslate
-				return gatewaytest.HTTPRequest{Body: body, Tokens: []string{ecttest.MintUnsigned(t, b.Me, recipe)}}
 			},
 		},
 		gatewaytest.Evidence("issuer is not the key's owner", func(_ *gatewaytest.Fixture, r *ecttest.Recipe) { r.Claims.Issuer = other.ID }, gatewaytest.Invalid(ect.ReasonIssuerMismatch, "iss")),
@@ -123,36 +90,15 @@ func with(w gatewaytest.Want, proof string) gatewaytest.Want {
 	return w
 }
 
-func otherPayload(compact string) string {
-	parts := strings.Split(compact, ".")
-	text, err := base64.RawURLEncoding.DecodeString(parts[1])
-	if err != nil {
-		return compact
-	}
-	parts[1] = ecttest.Encode(strings.Replace(string(text), "send_task", "send_tusk", 1))
-	return strings.Join(parts, ".")
-}
-
-func publicPEM(t *testing.T, p *ecttest.Party) []byte {
-	t.Helper()
-	der, err := x509.MarshalPKIXPublicKey(&p.Key.PublicKey)
-	gatewaytest.Must(t, err)
-	return pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})
-}
-
 func chainOf(p *ecttest.Party) string {
 	return `["` + base64.StdEncoding.EncodeToString(p.Chain[0].Raw) + `"]`
-}
-
-func urlSafe(text string) string {
-	return strings.TrimRight(strings.NewReplacer("+", "-", "/", "_").Replace(text), "=")
 }
 
 // What the token says.
 func TestEvidence_UnacceptableClaims(t *testing.T) {
 	t.Parallel()
-	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
-	started := time.Now().Unix()
+	b := shared()
+	started := b.Conf.Hooks.Epoch.Unix()
 	claim := func(name string, members ecttest.Raw, w gatewaytest.Want) gatewaytest.Refusal {
 		return gatewaytest.Evidence(name, func(_ *gatewaytest.Fixture, r *ecttest.Recipe) { r.Payload = members }, w)
 	}
@@ -177,36 +123,15 @@ func TestEvidence_UnacceptableClaims(t *testing.T) {
 			r.Claims.IssuedAt, r.Claims.Expires = started-120, time.Now().Unix()+600
 		}, gatewaytest.Invalid(ect.ReasonTooOld, "iat")),
 		times("lifetime of a day and a second", 0, 86401, gatewaytest.Invalid(ect.ReasonLifetimeTooLong, "exp")),
-		times("ends before it begins", 0, -1, bad("exp")),
 		timed("not yet valid", "nbf", "", 300, "", gatewaytest.Invalid(ect.ReasonIssuedInFuture, "nbf")),
-		timed("iat with a fraction", "iat", "", 0, ".5", bad("iat")),
-		timed("iat as a string", "iat", `"`, 0, `"`, bad("iat")),
 		claim("exp of another age", ecttest.Raw{"exp": "253402300800"}, bad("exp")),
 		claim("exp below zero", ecttest.Raw{"exp": "-1"}, bad("exp")),
 		claim("audience is somebody else", ecttest.Raw{"aud": `"spiffe://aepb.dev/concierge"`}, gatewaytest.Invalid(ect.ReasonAudienceMismatch, "aud")),
-		claim("audience has the gateway's id as a prefix", ecttest.Raw{"aud": strconv.Quote(b.Self() + "/x")}, gatewaytest.Invalid(ect.ReasonAudienceMismatch, "aud")),
-		claim("empty audience", ecttest.Raw{"aud": "[]"}, bad("aud")),
-		claim("audience is an object", ecttest.Raw{"aud": "{}"}, bad("aud")),
 		claim("out_hash of another body", ecttest.Raw{"out_hash": strconv.Quote(ect.Hash([]byte("another")))}, gatewaytest.Invalid(ect.ReasonHashMismatch, "out_hash")),
-		claim("out_hash is no hash", ecttest.Raw{"out_hash": `"abc"`}, bad("out_hash")),
-		claim("inp_hash in hexadecimal", ecttest.Raw{"inp_hash": strconv.Quote(strings.Repeat("ab", 32))}, bad("inp_hash")),
-		claim("jti is no UUID", ecttest.Raw{"jti": `"task-17"`}, bad("jti")),
-		claim("jti is empty", ecttest.Raw{"jti": `""`}, bad("jti")),
 		claim("jti is a number", ecttest.Raw{"jti": "17"}, bad("jti")),
-		claim("wid is no UUID", ecttest.Raw{"wid": `"workflow"`}, bad("wid")),
-		claim("iss is empty", ecttest.Raw{"iss": `""`}, bad("iss")),
-		claim("exec_act is empty", ecttest.Raw{"exec_act": `""`}, bad("exec_act")),
-		claim("par is a string", ecttest.Raw{"par": strconv.Quote(string(ect.NewID()))}, bad("par")),
-		claim("a parent is no UUID", ecttest.Raw{"par": `["first"]`}, bad("par")),
-		claim("its own parent", ecttest.Raw{"jti": `"0198f1e0-0000-7000-8000-000000000001"`, "par": `["0198F1E0-0000-7000-8000-000000000001"]`}, bad("par")),
-		claim("a parent twice", ecttest.Raw{"par": `["0198f1e0-0000-7000-8000-000000000002","0198f1e0-0000-7000-8000-000000000002"]`}, bad("par")),
-		claim("101 parents", ecttest.Raw{"par": manyParents(101)}, bad("par")),
 		claim("par and pred differ", ecttest.Raw{"pred": strconv.Quote(string(ect.NewID()))}, gatewaytest.Invalid(ect.ReasonConflictingParents, "pred")),
 		claim("ext and ect_ext differ", ecttest.Raw{"ext": `{"a":1}`, "ect_ext": `{"a":2}`}, gatewaytest.Invalid(ect.ReasonConflictingExt, "ect_ext")),
 		claim("ect_ext alone, a list", ecttest.Raw{"ect_ext": `[1]`}, bad("ect_ext")),
-		claim("ext of 4097 bytes", ecttest.Raw{"ext": `{"a":"` + strings.Repeat("x", 4097-len(`{"a":""}`)) + `"}`}, bad("ext")),
-		claim("ext six levels deep", ecttest.Raw{"ext": `{"a":{"a":{"a":{"a":{"a":{}}}}}}`}, bad("ext")),
-		claim("ext is a list", ecttest.Raw{"ext": `[1]`}, bad("ext")),
 	}
 	for _, name := range []string{"iss", "aud", "iat", "exp", "jti", "exec_act", "par"} {
 		cases = append(cases, claim("without "+name, ecttest.Raw{name: ""}, gatewaytest.Invalid(ect.ReasonMissingClaim, name)))
@@ -214,18 +139,10 @@ func TestEvidence_UnacceptableClaims(t *testing.T) {
 	gatewaytest.Refusals(t, b, cases)
 }
 
-func manyParents(n int) string {
-	ids := make([]string, n)
-	for i := range ids {
-		ids[i] = strconv.Quote(string(ect.NewID()))
-	}
-	return "[" + strings.Join(ids, ",") + "]"
-}
-
 // What is no token, or more than one request may hold.
 func TestEvidence_Malformed(t *testing.T) {
 	t.Parallel()
-	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
+	b := shared()
 	raw := func(name string, w gatewaytest.Want, tokens ...string) gatewaytest.Refusal {
 		return gatewaytest.Refusal{Name: name, Want: w, Make: func(*testing.T, *gatewaytest.Fixture) gatewaytest.HTTPRequest {
 			return gatewaytest.HTTPRequest{Body: gatewaytest.AddBody(1), Tokens: tokens}
@@ -238,46 +155,14 @@ func TestEvidence_Malformed(t *testing.T) {
 		gatewaytest.Sent("none", gatewaytest.HTTPRequest{Body: gatewaytest.AddBody(1)}, gatewaytest.Want{Status: 403, Code: "ect_required", Reason: "without one", Proof: "internal_error"}),
 		raw("garbage", gatewaytest.Malformed("outside base64url"), "%%%"),
 		raw("a word", gatewaytest.Malformed("payload is not"), "hello"),
-		raw("two parts", gatewaytest.Malformed("neither a signed nor an unsigned token"), "e30.e30"),
-		raw("four parts", gatewaytest.Malformed("neither a signed nor an unsigned token"), "e30.e30.e30.e30"),
 		raw("nothing between the dots", gatewaytest.Malformed("header is not a JSON object"), ".."),
-		raw("header is a list", gatewaytest.Malformed("header is not a JSON object"), ecttest.Encode("[]")+".e30.e30"),
-		raw("header is cut off", gatewaytest.Malformed("header is not valid JSON"), ecttest.Encode(`{"alg":"ES256"`)+".e30.e30"),
 		raw("not UTF-8", gatewaytest.Malformed("header is not valid JSON"), ecttest.Encode("{\"alg\":\"\xff\"}")+".e30.e30"),
-		gatewaytest.Evidence("payload is a string", func(_ *gatewaytest.Fixture, r *ecttest.Recipe) { r.RawPayload = `"claims"` }, gatewaytest.Malformed("payload is not a JSON object")),
-		gatewaytest.Evidence("something after the payload", func(_ *gatewaytest.Fixture, r *ecttest.Recipe) { r.RawPayload = `{} {}` }, gatewaytest.Malformed("payload has data after its object")),
-		gatewaytest.Evidence("payload nested too deep", func(_ *gatewaytest.Fixture, r *ecttest.Recipe) {
-			r.Payload = ecttest.Raw{"deep": strings.Repeat("[", 128) + strings.Repeat("]", 128)}
-		}, gatewaytest.Malformed("payload is nested too deep")),
-		gatewaytest.Evidence("lone surrogate in the payload", func(_ *gatewaytest.Fixture, r *ecttest.Recipe) {
-			r.Payload = ecttest.Raw{"note": `"\ud800"`}
-		}, gatewaytest.Malformed("payload is not valid JSON")),
-		gatewaytest.Evidence("alg twice in the header", func(_ *gatewaytest.Fixture, r *ecttest.Recipe) {
-			r.RawHeader = `{"alg":"ES256","typ":"exec+jwt","alg":"ES256"}`
-		}, gatewaytest.Malformed("header has a member twice")),
-		gatewaytest.Evidence("iss twice in the payload", func(b *gatewaytest.Fixture, r *ecttest.Recipe) {
-			r.RawPayload = `{"iss":"` + string(b.Me.ID) + `","iss":"` + string(b.Me.ID) + `"}`
-		}, gatewaytest.Malformed("payload has a member twice")),
-		gatewaytest.Evidence("iss twice, once in disguise", func(b *gatewaytest.Fixture, r *ecttest.Recipe) {
-			r.RawPayload = `{"iss":"` + string(b.Me.ID) + `","\u0069ss":"spiffe://aepb.dev/other"}`
-		}, gatewaytest.Malformed("payload has a member twice")),
-		gatewaytest.Evidence("a member of ext twice", func(_ *gatewaytest.Fixture, r *ecttest.Recipe) {
-			r.Payload = ecttest.Raw{"ext": `{"a":1,"a":2}`}
-		}, gatewaytest.Malformed("payload has a member twice")),
-		edited("base64 with padding", func(c string) string { return c + "==" }, gatewaytest.Malformed("outside base64url")),
-		edited("standard base64", func(c string) string { return "+" + c[1:] }, gatewaytest.Malformed("outside base64url")),
 		edited("a line break in percent form", func(c string) string { return c[:20] + "%0d%0a" + c[20:] }, gatewaytest.Malformed("outside base64url")),
-		edited("a blank within", func(c string) string { return c[:20] + " " + c[20:] }, gatewaytest.Malformed("outside base64url")),
-		edited("trailing bits set", looseBits, gatewaytest.Malformed("signature is not base64url")),
-		edited("impossible length", func(c string) string { return c[:len(c)-1] }, gatewaytest.Malformed("signature is not base64url")),
-		edited("in quotes", func(c string) string { return `"` + c + `"` }, gatewaytest.Malformed("outside base64url")),
-		edited("a semicolon behind", func(c string) string { return c + ";v=1" }, gatewaytest.Malformed("outside base64url")),
 		gatewaytest.Evidence("8 KiB and more", func(_ *gatewaytest.Fixture, r *ecttest.Recipe) {
 			r.Payload = ecttest.Raw{"padding": strconv.Quote(strings.Repeat("x", 8<<10))}
 		}, gatewaytest.TooLarge("token")),
 		raw("16 KiB and more in all", gatewaytest.TooLarge("header"), ballast(3, 6<<10)...),
 		raw("33 tokens", gatewaytest.TooLarge("token count"), ballast(33, 8)...),
-		raw("33 tokens in one line", gatewaytest.TooLarge("token count"), strings.Join(ballast(33, 8), ", ")),
 		{Name: "nine signatures", Want: gatewaytest.TooLarge("signatures to verify"), Make: func(t *testing.T, b *gatewaytest.Fixture) gatewaytest.HTTPRequest {
 			t.Helper()
 			l := gatewaytest.HTTPRequest{Body: gatewaytest.AddBody(1)}
@@ -302,13 +187,6 @@ func TestEvidence_Malformed(t *testing.T) {
 			return l
 		}},
 	})
-}
-
-// looseBits sets a bit of the signature's last digit that stands for nothing.
-func looseBits(compact string) string {
-	const digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
-	last := strings.IndexByte(digits, compact[len(compact)-1])
-	return compact[:len(compact)-1] + string(digits[last|1])
 }
 
 // ballast is so many different tokens of so many bytes, which only look like some.
@@ -337,59 +215,52 @@ func ring(t *testing.T, b *gatewaytest.Fixture) gatewaytest.HTTPRequest {
 // everything else under its id is refused.
 func TestEvidence_Replayed(t *testing.T) {
 	t.Parallel()
-	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
-	n := b.Number()
-	body := gatewaytest.AddBody(n)
+	b := shared()
+	counted := &gatewaytest.Fake{Conduct: gatewaytest.Well}
+	b.Serve(t, "counted", "mcp-v1", counted, gatewaytest.Host{})
+	const translate, endpoint = "/aepb/translate?from=a2a-v1&dest=counted", "/agents/counted/a2a"
+	body := gatewaytest.AddBody(b.Number())
 	first := b.Recipe(body)
 	first.Claims.ID, first.Claims.OutputHash = ect.NewID(), ""
 	token := ecttest.Mint(t, b.Me, first)
-	answer := b.Send(t, gatewaytest.HTTPRequest{Body: body, Tokens: []string{token}})
-	b.Right(t, answer, `"sum":`+strconv.FormatInt(n+1, 10))
-	called := func() (n int) { // it may be asked in between what it is
-		for _, reply := range b.Tools.Received() {
-			if !bytes.Contains(reply.Body, []byte(`"server/discover"`)) && !bytes.Contains(reply.Body, []byte(`"tools/list"`)) {
-				n++
-			}
-		}
-		return n
-	}
-	calls := called()
+	answer := b.Send(t, gatewaytest.HTTPRequest{At: translate, Body: body, Tokens: []string{token}})
+	b.Right(t, answer, "done")
 	gatewaytest.RefusalsInTurn(t, b, []gatewaytest.Refusal{ // while the token lives
 		{Name: "with another body", Want: gatewaytest.Invalid(ect.ReasonReplay, "jti"), Make: func(_ *testing.T, b *gatewaytest.Fixture) gatewaytest.HTTPRequest {
-			return gatewaytest.HTTPRequest{Body: gatewaytest.AddBody(b.Number()), Tokens: []string{token}}
+			return gatewaytest.HTTPRequest{At: translate, Body: gatewaytest.AddBody(b.Number()), Tokens: []string{token}}
 		}},
 		{Name: "with the same JSON in other bytes", Want: gatewaytest.Invalid(ect.ReasonReplay, "jti"), Make: func(*testing.T, *gatewaytest.Fixture) gatewaytest.HTTPRequest {
-			return gatewaytest.HTTPRequest{Body: body + " ", Tokens: []string{token}}
+			return gatewaytest.HTTPRequest{At: translate, Body: body + " ", Tokens: []string{token}}
 		}},
 		{Name: "the id in another token", Want: gatewaytest.Invalid(ect.ReasonReplay, "jti"), Make: func(t *testing.T, b *gatewaytest.Fixture) gatewaytest.HTTPRequest {
 			t.Helper()
 			again := first
 			again.Claims.Act = "send_another_task"
-			return gatewaytest.HTTPRequest{Body: body, Tokens: []string{ecttest.Mint(t, b.Me, again)}}
+			return gatewaytest.HTTPRequest{At: translate, Body: body, Tokens: []string{ecttest.Mint(t, b.Me, again)}}
 		}},
 		{Name: "the same claims signed again", Want: gatewaytest.Invalid(ect.ReasonReplay, "jti"), Make: func(t *testing.T, b *gatewaytest.Fixture) gatewaytest.HTTPRequest {
 			t.Helper()
-			return gatewaytest.HTTPRequest{Body: body, Tokens: []string{ecttest.Mint(t, b.Me, first)}}
+			return gatewaytest.HTTPRequest{At: translate, Body: body, Tokens: []string{ecttest.Mint(t, b.Me, first)}}
 		}},
 		{Name: "the id in another workflow", Want: gatewaytest.Want{Status: 403, Code: "ect_invalid", Reason: "has this id"}, Make: func(t *testing.T, b *gatewaytest.Fixture) gatewaytest.HTTPRequest {
 			t.Helper()
 			again := first
 			again.Claims.Workflow = string(ect.NewID())
-			return gatewaytest.HTTPRequest{Body: body, Tokens: []string{ecttest.Mint(t, b.Me, again)}}
+			return gatewaytest.HTTPRequest{At: translate, Body: body, Tokens: []string{ecttest.Mint(t, b.Me, again)}}
 		}},
 		{Name: "at a native endpoint", Want: gatewaytest.Want{Status: 403, Code: "ect_invalid", RPC: -31403, Reason: "replay"}, Make: func(_ *testing.T, b *gatewaytest.Fixture) gatewaytest.HTTPRequest {
-			return gatewaytest.HTTPRequest{At: gatewaytest.EndpointA2A, Body: gatewaytest.AddBody(b.Number()), Tokens: []string{token}}
+			return gatewaytest.HTTPRequest{At: endpoint, Body: gatewaytest.AddBody(b.Number()), Tokens: []string{token}}
 		}},
 	})
 	t.Run("the same with the same body gets the stored answer", func(t *testing.T) {
-		again := b.Send(t, gatewaytest.HTTPRequest{Body: body, Tokens: []string{token}})
+		again := b.Send(t, gatewaytest.HTTPRequest{At: translate, Body: body, Tokens: []string{token}})
 		gatewaytest.SameAnswer(t, answer, again)
-		if now := called(); now-calls != 2 { // the two good calls of the theme
-			t.Errorf("the agent was called %d times more than it should", now-calls-2)
+		if calls := counted.Calls.Load(); calls != 1 {
+			t.Errorf("the agent was called %d times", calls)
 		}
 	})
 	t.Run("a refusal is repeated as it was", func(t *testing.T) {
-		l := b.Sealed(t, gatewaytest.HTTPRequest{Body: strings.Replace(body, `"skill":"add"`, `"skill":"divide"`, 1)})
+		l := b.Sealed(t, gatewaytest.HTTPRequest{At: translate, Body: strings.Replace(body, `"skill":"add"`, `"skill":"divide"`, 1)})
 		refused, again := b.Send(t, l), b.Send(t, l)
 		b.Refused(t, l, refused, gatewaytest.Want{Status: 404, Code: "not_found", Reason: "no such skill", Proof: "internal_error"})
 		gatewaytest.SameAnswer(t, refused, again)
@@ -399,7 +270,7 @@ func TestEvidence_Replayed(t *testing.T) {
 // Where the message has been: hops, loops, ancestors that nobody knows (R1).
 func TestEvidence_RefusedPaths(t *testing.T) {
 	t.Parallel()
-	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
+	b := shared()
 	n := b.Number()
 	body := gatewaytest.AddBody(n)
 	ours := b.Send(t, b.Sealed(t, gatewaytest.HTTPRequest{Body: body})).Header.Values(ect.HeaderName)

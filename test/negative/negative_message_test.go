@@ -30,41 +30,19 @@ func because(w gatewaytest.Want, reason string) gatewaytest.Want {
 // What is no JSON, or none that has one meaning.
 func TestMessage_MalformedJSON(t *testing.T) {
 	t.Parallel()
-	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
+	b := shared()
 	good := gatewaytest.AddBody(5)
 	in := func(name, body string, w gatewaytest.Want) gatewaytest.Refusal {
 		return gatewaytest.Posted(name, gatewaytest.HTTPRequest{Body: body}, w)
 	}
 	gatewaytest.Refusals(t, b, []gatewaytest.Refusal{
 		in("empty", "", because(broken, "truncated JSON")),
-		in("blank", " \r\n\t", because(broken, "truncated JSON")),
 		in("truncated", good[:len(good)/2], because(broken, "truncated JSON")),
-		in("without its last brace", good[:len(good)-1], because(broken, "truncated JSON")),
 		in("something behind it", good+"x", because(broken, "data after the JSON value")),
-		in("twice", good+good, because(broken, "data after the JSON value")),
-		in("null", "null", because(broken, "not an object")),
-		in("a number", "7", because(broken, "not an object")),
-		in("a string", `"SendMessage"`, because(broken, "not an object")),
 		in("a batch", "["+good+"]", because(broken, "not an object")),
-		in("an empty batch", "[]", because(broken, "not an object")),
-		in("a mark before it", "\xef\xbb\xbf"+good, because(broken, "not valid JSON")),
-		in("UTF-16", utf16(good), because(broken, "not valid JSON")),
-		in("invalid UTF-8", strings.Replace(good, gatewaytest.Secret, "a\xc3(", 1), because(broken, "not valid JSON")),
-		in("overlong UTF-8", strings.Replace(good, gatewaytest.Secret, "\xc0\xaf", 1), because(broken, "not valid JSON")),
 		in("lone surrogate", strings.Replace(good, gatewaytest.Secret, `\ud800`, 1), because(broken, "not valid JSON")),
-		in("surrogates in the wrong order", strings.Replace(good, gatewaytest.Secret, `\udc00\ud800`, 1), because(broken, "not valid JSON")),
-		in("control character in a string", strings.Replace(good, gatewaytest.Secret, "a\x00b", 1), because(broken, "not valid JSON")),
-		in("unknown escape", strings.Replace(good, gatewaytest.Secret, `\x41`, 1), because(broken, "not valid JSON")),
-		in("single quotes", strings.ReplaceAll(good, `"`, "'"), because(broken, "not valid JSON")),
-		in("trailing comma", strings.Replace(good, "}]}}}", "}],}}}", 1), because(broken, "not valid JSON")),
-		in("a comment", "/* hello */"+good, because(broken, "not valid JSON")),
-		in("NaN", strings.Replace(good, `"b":1`, `"b":NaN`, 1), because(broken, "not valid JSON")),
-		in("number with a leading zero", strings.Replace(good, `"b":1`, `"b":01`, 1), because(broken, "not valid JSON")),
-		in("method twice", strings.Replace(good, `"id"`, `"method":"GetTask","id"`, 1), because(broken, "duplicate member name")),
-		in("method twice, once in disguise", strings.Replace(good, `"id"`, `"\u006dethod":"GetTask","id"`, 1), because(broken, "duplicate member name")),
 		in("an argument twice", strings.Replace(good, `"b":1`, `"b":1,"b":2`, 1), because(broken, "duplicate member name")),
 		in("129 levels", deep(129), because(broken, "nested deeper than 128 levels")),
-		in("a million levels", strings.Repeat("[", 1_000_000), because(broken, "nested deeper than 128 levels")),
 		in("16 MiB and one byte", gatewaytest.HugeBody(16<<20+1), gatewaytest.Want{Status: 413, Code: "too_large"}),
 		gatewaytest.Posted("text", gatewaytest.HTTPRequest{Body: good, Media: "text/plain"}, noMedia),
 		gatewaytest.Posted("no media type", gatewaytest.HTTPRequest{Body: good, Media: "-"}, noMedia),
@@ -89,14 +67,6 @@ func deep(levels int) string {
 	return strings.Replace(gatewaytest.AddBody(1), `"b":1`, `"b":`+strings.Repeat("[", n)+strings.Repeat("]", n), 1)
 }
 
-func utf16(text string) string {
-	var out strings.Builder
-	for _, c := range []byte(text) {
-		out.Write([]byte{c, 0})
-	}
-	return out.String()
-}
-
 func compressed(t *testing.T, text string) string {
 	t.Helper()
 	var out bytes.Buffer
@@ -111,7 +81,7 @@ func compressed(t *testing.T, text string) string {
 // has no words for.
 func TestMessage_WithoutCounterpart(t *testing.T) {
 	t.Parallel()
-	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
+	b := shared()
 	a2a := func(name, old, now string, w gatewaytest.Want) gatewaytest.Refusal {
 		body := strings.Replace(gatewaytest.AddBody(5), old, now, 1)
 		if body == gatewaytest.AddBody(5) {
@@ -126,32 +96,9 @@ func TestMessage_WithoutCounterpart(t *testing.T) {
 		return gatewaytest.Posted("MCP "+name, gatewaytest.HTTPRequest{At: gatewaytest.ToConcierge, Body: mcpBody(method, params)}, w)
 	}
 	gatewaytest.Refusals(t, b, []gatewaytest.Refusal{
-		a2a("no jsonrpc", `"jsonrpc":"2.0",`, ``, because(broken, "at /jsonrpc")),
-		a2a("jsonrpc 1.0", `"2.0"`, `"1.0"`, because(broken, "at /jsonrpc")),
-		a2a("jsonrpc as a number", `"2.0"`, `2.0`, because(broken, "at /jsonrpc")),
-		a2a("method in another case", `"method"`, `"Method"`, because(broken, "at ")),
-		a2a("params as a list", `"params":{`, `"params":[1],"x":{`, because(broken, "/params: not an object")),
-		a2a("a request and a result", `"id"`, `"result":{},"id"`, because(broken, "neither a request nor a result nor an error")),
-		a2a("id is an object", `"id":"5"`, `"id":{}`, because(broken, "at /id")),
-		a2a("id is a fraction", `"id":"5"`, `"id":1.5`, because(broken, "at /id")),
-		a2a("id is null", `"id":"5"`, `"id":null`, because(broken, "at /id")),
-		a2a("no id", `"id":"5",`, ``, because(broken, "needs an id")),
 		a2a("no message", `"message"`, `"massage"`, because(broken, "/params/message")),
-		a2a("parts is a string", `"parts":[{"text":"`+gatewaytest.Secret+`"},`, `"parts":"none","x":[`, because(broken, "/params/message/parts")),
-		a2a("a part is a number", `{"text":"`+gatewaytest.Secret+`"}`, `7`, because(broken, "/params/message/parts/0")),
-		a2a("text is a number", `{"text":"`+gatewaytest.Secret+`"}`, `{"text":7}`, because(broken, "/params/message/parts/0")),
-		a2a("a part with two contents", `{"text":"`+gatewaytest.Secret+`"}`, `{"text":"a","url":"https://a.example"}`, because(broken, "/params/message/parts/0")),
-		a2a("a part without content", `{"text":"`+gatewaytest.Secret+`"}`, `{}`, because(broken, "/params/message/parts/0")),
-		a2a("file that is no base64", `{"text":"`+gatewaytest.Secret+`"}`, `{"raw":"***"}`, because(broken, "/params/message/parts/0")),
-		a2a("unknown role", `"ROLE_USER"`, `"ROLE_KING"`, because(broken, "/params/message/role")),
-		a2a("no messageId", `"messageId":"m1",`, ``, because(broken, "/params/message/messageId")),
-		a2a("history length that is no integer", `"message":{`, `"configuration":{"historyLength":1e99},"message":{`, because(broken, "historyLength")),
 		gatewaytest.Posted("a reply instead of a request", gatewaytest.HTTPRequest{Body: `{"jsonrpc":"2.0","id":1,"result":{}}`}, because(broken, "a reply")),
 		gatewaytest.Posted("an A2A version that is not spoken", gatewaytest.HTTPRequest{Body: gatewaytest.AddBody(5), Header: map[string]string{"A2A-Version": "0.3"}}, gatewaytest.Want{Status: 404, Code: "no_translation_path", Proof: "internal_error"}),
-		method("message/send", because(broken, "/params/message/role")), // which 0.3 writes otherwise
-		method("GetTask", because(broken, "/params/id")),
-		method("CancelTask", because(broken, "/params/id")),
-		method("CreateTaskPushNotificationConfig", because(broken, "/params/url")),
 		method("GetExtendedAgentCard", lossy),
 		method("DoEverything", because(gatewaytest.Want{Status: 422, Code: "method_not_found", Proof: "semantic_loss"}, "no such method")),
 		a2a("unknown skill", `"add"`, `"divide"`, gatewaytest.Want{Status: 404, Code: "not_found", Reason: "no such skill or tool; this agent has add", Proof: "internal_error"}),
@@ -161,14 +108,11 @@ func TestMessage_WithoutCounterpart(t *testing.T) {
 		mcp("resources/read", "resources/read", `"uri":"file:///x",`, because(lossy, "L13")),
 		mcp("prompts/get", "prompts/get", `"name":"x",`, because(lossy, "L13")),
 		mcp("no name", "tools/call", `"arguments":{},`, because(broken, "at /params/name")),
-		mcp("empty name", "tools/call", `"name":"",`, because(broken, "name is empty")),
-		mcp("arguments as a list", "tools/call", `"name":"concierge","arguments":[1],`, because(broken, "at /params/arguments")),
 		mcp("unknown tool", "tools/call", `"name":"valet","arguments":{},`, gatewaytest.Want{Status: 404, Code: "not_found", Reason: "no such skill or tool", Proof: "internal_error"}),
 		gatewaytest.Posted("an MCP notification", gatewaytest.HTTPRequest{At: gatewaytest.ToConcierge, Body: `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`}, because(lossy, "L36")),
 		gatewaytest.Posted("a legacy MCP initialize", gatewaytest.HTTPRequest{At: gatewaytest.ToConcierge, Body: `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"a","version":"1"}}}`}, because(lossy, "L36")),
 		gatewaytest.Posted("an MCP batch", gatewaytest.HTTPRequest{At: gatewaytest.ToConcierge, Body: "[" + gatewaytest.CallBody("concierge", "x") + "]"}, because(broken, "not an object")),
 		gatewaytest.Posted("an MCP header that names another method", gatewaytest.HTTPRequest{At: gatewaytest.ToConcierge, Body: gatewaytest.CallBody("concierge", "x"), Header: map[string]string{"Mcp-Method": "tools/list"}}, because(broken, "another method")),
-		gatewaytest.Posted("an MCP header that names another version", gatewaytest.HTTPRequest{At: gatewaytest.ToConcierge, Body: gatewaytest.CallBody("concierge", "x"), Header: map[string]string{"Mcp-Protocol-Version": "2025-11-25"}}, because(broken, "another")),
 		gatewaytest.Posted("an MCP revision that is not spoken", gatewaytest.HTTPRequest{At: gatewaytest.ToConcierge, Body: strings.Replace(gatewaytest.CallBody("concierge", "x"), "2026-07-28", "1999-01-01", 1)}, gatewaytest.Want{Status: 404, Code: "no_translation_path", Proof: "internal_error"}),
 	})
 }
@@ -181,7 +125,7 @@ func mcpBody(method, params string) string {
 // Where a message is sent: methods, paths, pairs, versions, agents.
 func TestRequest_WrongTargets(t *testing.T) {
 	t.Parallel()
-	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
+	b := shared()
 	noMethod := func(allow string) gatewaytest.Want {
 		return gatewaytest.Want{Status: 405, Code: "method_not_allowed", Reason: "use ", Header: map[string]string{"Allow": allow}}
 	}
@@ -191,8 +135,6 @@ func TestRequest_WrongTargets(t *testing.T) {
 	late := func(w gatewaytest.Want) gatewaytest.Want { return with(w, "internal_error") }
 	gatewaytest.Refusals(t, b, []gatewaytest.Refusal{
 		gatewaytest.Sent("GET translate", gatewaytest.HTTPRequest{Method: "GET"}, noMethod("POST")),
-		gatewaytest.Sent("PUT translate", gatewaytest.HTTPRequest{Method: "PUT", Body: gatewaytest.AddBody(5)}, noMethod("POST")),
-		gatewaytest.Sent("DELETE translate", gatewaytest.HTTPRequest{Method: "DELETE"}, noMethod("POST")),
 		gatewaytest.Sent("HEAD translate", gatewaytest.HTTPRequest{Method: "HEAD"}, noMethod("POST")),
 		gatewaytest.Sent("POST the capability document", gatewaytest.HTTPRequest{At: "/.well-known/aepb"}, noMethod("GET")),
 		gatewaytest.Sent("DELETE the gateway document", gatewaytest.HTTPRequest{Method: "DELETE", At: "/.well-known/aepb/gateway"}, noMethod("GET")),
@@ -203,16 +145,13 @@ func TestRequest_WrongTargets(t *testing.T) {
 		gatewaytest.Sent("dots in the path", gatewaytest.HTTPRequest{At: "/agents/../aepb/translate"}, gatewaytest.Want{Status: 404, Code: "not_found"}),
 		gatewaytest.Sent("the admin API on the public listener", gatewaytest.HTTPRequest{Method: "GET", At: "/api/agents"}, gatewaytest.Want{Status: 404, Code: "not_found"}),
 		gatewaytest.Sent("the metrics on the public listener", gatewaytest.HTTPRequest{Method: "GET", At: "/metrics"}, gatewaytest.Want{Status: 404, Code: "not_found"}),
-		gatewaytest.Sent("a door without an agent", gatewaytest.HTTPRequest{At: "/agents//a2a"}, gatewaytest.Want{Status: 404, Code: "not_found"}),
-		gatewaytest.Sent("a door of no protocol", gatewaytest.HTTPRequest{At: "/agents/calculator/smtp"}, gatewaytest.Want{Status: 404, Code: "not_found"}),
+		gatewaytest.Sent("an endpoint without an agent", gatewaytest.HTTPRequest{At: "/agents//a2a"}, gatewaytest.Want{Status: 404, Code: "not_found"}),
+		gatewaytest.Sent("an endpoint of no protocol", gatewaytest.HTTPRequest{At: "/agents/calculator/smtp"}, gatewaytest.Want{Status: 404, Code: "not_found"}),
 		to("no from", "?dest=calculator", noPath),
-		to("no destination", "?from=a2a-v1", noPath),
 		to("nothing at all", "", noPath),
-		to("unknown source protocol", "?from=soap-v1&dest=calculator", noPath),
 		to("unknown destination protocol", "?from=a2a-v1&to=none-v1", noPath),
 		to("unknown destination protocol of an agent", "?from=a2a-v1&to=none-v1&dest=calculator", noPath),
 		to("protocol in another case", "?from=A2A-V1&dest=calculator", noPath),
-		to("unknown version of the source", "?from=a2a-v1@0.1&dest=calculator", because(noPath, "unsupported_version")),
 		to("unknown version of the destination", "?from=a2a-v1&to=mcp-v1@1999-01-01", because(noPath, "unsupported_version")),
 		to("unknown version of the destination of an agent", "?from=a2a-v1&to=mcp-v1@1999-01-01&dest=calculator", because(noPath, "unsupported_version")),
 		to("a protocol that the agent does not speak", "?from=a2a-v1&to=a2a-v1&dest=calculator", late(noPath)),
@@ -226,10 +165,10 @@ func TestRequest_WrongTargets(t *testing.T) {
 	t.Run("128 KiB of header", func(t *testing.T) { refusesHugeHeader(t, b) })
 }
 
-// The same road under CPAT's names: the same refusals, the same evidence.
+// The same endpoint under CPAT's names: the same refusals, the same evidence.
 func TestCPAT_Refuses(t *testing.T) {
 	t.Parallel()
-	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
+	b := shared()
 	at := func(query string) string { return "/cpat/translate?from=a2a-v1" + query }
 	known, endpoint := gatewaytest.AddBody(5), at("&dest=calculator")
 	gatewaytest.Refusals(t, b, []gatewaytest.Refusal{
@@ -237,14 +176,7 @@ func TestCPAT_Refuses(t *testing.T) {
 		gatewaytest.Sent("no certificate", gatewaytest.HTTPRequest{Via: b.Anonymous, At: endpoint, Body: known}, gatewaytest.Want{Status: 401, Code: "unauthenticated", Header: challenge}),
 		gatewaytest.Sent("GET", gatewaytest.HTTPRequest{Method: "GET", At: endpoint}, gatewaytest.Want{Status: 405, Code: "method_not_allowed", Header: map[string]string{"Allow": "POST"}}),
 		gatewaytest.Sent("POST the capability document", gatewaytest.HTTPRequest{At: "/.well-known/cpat"}, gatewaytest.Want{Status: 405, Code: "method_not_allowed", Header: map[string]string{"Allow": "GET"}}),
-		gatewaytest.Sent("garbage for a token", gatewaytest.HTTPRequest{At: endpoint, Body: known, Tokens: []string{"%%%"}}, gatewaytest.Malformed("outside base64url")),
-		gatewaytest.Sent("token of another body", gatewaytest.HTTPRequest{At: endpoint, Body: known, Tokens: []string{b.Token(t, "another")}}, gatewaytest.Invalid(ect.ReasonHashMismatch, "out_hash")),
 		gatewaytest.Posted("truncated", gatewaytest.HTTPRequest{At: endpoint, Body: known[:50]}, because(broken, "truncated JSON")),
-		gatewaytest.Posted("text", gatewaytest.HTTPRequest{At: endpoint, Body: known, Media: "text/plain"}, noMedia),
-		gatewaytest.Posted("an operation without a counterpart", gatewaytest.HTTPRequest{At: endpoint, Body: strings.Replace(known, "SendMessage", "GetExtendedAgentCard", 1)}, lossy),
-		gatewaytest.Posted("unknown agent", gatewaytest.HTTPRequest{At: at("&dest=nobody"), Body: known}, with(because(noPath, "unknown_agent"), "internal_error")),
-		gatewaytest.Posted("an agent for others", gatewaytest.HTTPRequest{At: at("&dest=closed"), Body: known}, gatewaytest.Want{Status: 403, Code: "forbidden", Proof: "internal_error"}),
-		gatewaytest.Posted("unknown pair", gatewaytest.HTTPRequest{At: at("&to=none-v1"), Body: known}, noPath),
 		gatewaytest.Sent("unknown pair at the pair query", gatewaytest.HTTPRequest{Method: "GET", At: "/.well-known/cpat/gateway?from=a2a-v1&to=none-v1"}, noPath),
 	})
 }

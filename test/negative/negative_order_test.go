@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -47,7 +48,8 @@ func faults() []fault {
 }
 
 // Whatever is wrong with a request twice, the earlier step refuses it, at every
-// kind of door. Cheap refusals come first and touch no body.
+// kind of endpoint. Cheap refusals come first and touch no body. Once it is known who calls,
+// the order is that of gateway's TestAdmit_Order. The gateway is its own: its limits are low.
 func TestRefusals_Order(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{Serve: true, Config: config.Config{Limits: config.Limits{Rate: 0.001, Burst: 1}}})
@@ -73,6 +75,9 @@ func TestRefusals_Order(t *testing.T) {
 		for i, first := range all {
 			for j := i; j < len(all); j++ {
 				second := all[j]
+				if j > i && !slices.Contains([]string{"size", "media", "identity"}, first.name) {
+					continue
+				}
 				s := &spoiled{party: b.Party(t, b.SVID(t, "/"+name+strconv.Itoa(i)+strconv.Itoa(j))), agent: "members", body: endpoint.body, media: "application/json"}
 				second.spoil(s)
 				first.spoil(s)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -80,9 +81,8 @@ func slimRefusals() []slimRefusal {
 // TestSLIMEndpoint_Refuses: each refusal by its status, and good calls work afterwards.
 func TestSLIMEndpoint_Refuses(t *testing.T) {
 	t.Parallel()
-	p := gatewaytest.Plan{}
-	net := gatewaytest.NewSLIMNet(t, &p)
-	b := gatewaytest.NewFixture(t, p)
+	b := sharedSLIM()
+	net := b.Slim
 	caller := net.Join(t, "org/callers/alice", nil)
 	for _, agent := range []string{"calculator", "closed", "strict"} {
 		net.Exposed(t, caller, agent)
@@ -109,11 +109,11 @@ func TestSLIMEndpoint_Refuses(t *testing.T) {
 // the caller as one problem each, and the connection lives.
 func TestSLIMAgent_Failures(t *testing.T) {
 	t.Parallel()
-	p := gatewaytest.Plan{}
-	net := gatewaytest.NewSLIMNet(t, &p)
-	b := gatewaytest.NewFixture(t, p)
+	b := sharedSLIM()
+	net := b.Slim
 	fake := &gatewaytest.SlimFake{}
-	b.SlimAgent(t, net, "adder", "", fake)
+	adder := "adder-" + strconv.FormatInt(b.Number(), 10) // the gateway remembers members that have left
+	b.SlimAgent(t, net, adder, "", fake)
 	b.ListAs(t, "nobody", b.SVID(t, "/nobody").ID, slimAt("slim://"+net.At+"/org/agents/nobody"))
 	b.ListAs(t, "elsewhere", b.SVID(t, "/elsewhere").ID, slimAt("slim://127.0.0.1:9/org/agents/adder"))
 	answers := func(body string, err error) func(rpc.Call) (rpc.Frame, error) {
@@ -153,7 +153,7 @@ func TestSLIMAgent_Failures(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			fake.Answer = c.answer
 			if c.dest == "" {
-				c.dest = "adder"
+				c.dest = adder
 			}
 			if c.body == "" {
 				c.body = gatewaytest.AddBody(40)
@@ -165,7 +165,7 @@ func TestSLIMAgent_Failures(t *testing.T) {
 		})
 	}
 	fake.Answer = nil
-	b.Right(t, b.Send(t, b.Sealed(t, gatewaytest.HTTPRequest{At: "/aepb/translate?from=a2a-v1&dest=adder", Body: gatewaytest.AddBody(40)})), "41")
+	b.Right(t, b.Send(t, b.Sealed(t, gatewaytest.HTTPRequest{At: "/aepb/translate?from=a2a-v1&dest=" + adder, Body: gatewaytest.AddBody(40)})), "41")
 }
 
 // fate is a problem's code, or the error in an answer.

@@ -14,7 +14,7 @@ import (
 // on twice (R6).
 func TestReplay_WhileInProgress(t *testing.T) {
 	t.Parallel()
-	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
+	b := shared()
 	entered, release := make(chan struct{}, 1), make(chan struct{})
 	f := &gatewaytest.Fake{Conduct: gatewaytest.Delayed(entered, release)}
 	b.Serve(t, "slow", "mcp-v1", f, gatewaytest.Host{})
@@ -42,7 +42,7 @@ func TestReplay_WhileInProgress(t *testing.T) {
 
 // TestStop_WhileWorking: readiness fails at once, and during shutdown_delay all goes on.
 // Then new work is refused with 503 and Retry-After by the listener that is still open,
-// and what is in flight finishes (R16).
+// and what is in flight finishes (R16). The gateway is its own: it ends.
 func TestStop_WhileWorking(t *testing.T) {
 	t.Parallel()
 	delay := config.Duration(time.Second)

@@ -156,6 +156,62 @@ func TestDecode_RefusedVectors(t *testing.T) {
 	}
 }
 
+// TestDecode_RefusedMembers: the params of a message under another method, which says nothing
+// of a task, and a message with one member that is wrong.
+func TestDecode_RefusedMembers(t *testing.T) {
+	t.Parallel()
+	const good = `{"jsonrpc":"2.0","id":"i","method":"SendMessage","params":{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"a"}]}}}`
+	const old = `{"message":{"messageId":"m","role":"ROLE_USER","content":[{"text":"a"}]}}`
+	says := func(method string) string { return strings.Replace(good, "SendMessage", method, 1) }
+	rpc := func(body string) translators.Wire { return translators.Wire{Binding: Binding, Body: []byte(body)} }
+	newer := func(method string) translators.Wire {
+		w := rpc(says(method))
+		w.Header = http.Header{}
+		w.Header.Set(HeaderVersion, "1.0")
+		return w
+	}
+	http03 := func(before, after string) translators.Wire {
+		return translators.Wire{Binding: Binding, Version: Version03, Form: FormHTTP, Body: []byte(strings.Replace(old, before, after, 1))}
+	}
+	edit := func(before, after string) translators.Wire { return rpc(strings.Replace(good, before, after, 1)) }
+	cases := map[string]struct {
+		wire translators.Wire
+		want canonical.Code
+	}{
+		"sendMessage":           {rpc(says("sendMessage")), canonical.CodeNoMethod},
+		"parts as a string":     {edit(`[{"text":"a"}]`, `"none"`), canonical.CodeBadParams},
+		"a part as a number":    {edit(`{"text":"a"}`, `7`), canonical.CodeBadParams},
+		"a part of nothing":     {edit(`{"text":"a"}`, `{}`), canonical.CodeBadParams},
+		"a role of 0.3":         {edit(`ROLE_USER`, `user`), canonical.CodeBadParams},
+		"a role of nobody":      {edit(`ROLE_USER`, `ROLE_KING`), canonical.CodeBadParams},
+		"params as a string":    {edit(`"params":{`, `"params":"x","y":{`), canonical.CodeBadParams},
+		"a role of nobody, 0.3": {http03(`ROLE_USER`, `ROLE_KING`), canonical.CodeBadParams},
+		"content misspelt, 0.3": {http03(`"content"`, `"Content"`), canonical.CodeBadParams},
+	}
+	for _, method := range []string{
+		"GetTask", "CancelTask", "CreateTaskPushNotificationConfig", "GetTaskPushNotificationConfig", "ListTaskPushNotificationConfigs", "DeleteTaskPushNotificationConfig",
+		"tasks/get", "tasks/cancel", "tasks/pushNotificationConfig/set",
+	} {
+		cases[method] = struct {
+			wire translators.Wire
+			want canonical.Code
+		}{rpc(says(method)), canonical.CodeBadParams}
+	}
+	for _, method := range []string{"tasks/get", "tasks/pushNotificationConfig/set", "agent/getAuthenticatedExtendedCard"} {
+		cases[method+" in 1.0"] = struct {
+			wire translators.Wire
+			want canonical.Code
+		}{newer(method), canonical.CodeUnsupportedVersion}
+	}
+	for name, c := range cases {
+		_, err := New(translators.Config{}).Decode(c.wire)
+		var answer *canonical.Error
+		if !errors.As(err, &answer) || answer.Code != c.want {
+			t.Errorf("%s: got %v, want %s", name, err, c.want)
+		}
+	}
+}
+
 // TestVersion_OfARequest: header and carrier say it; else the method's name does.
 func TestVersion_OfARequest(t *testing.T) {
 	t.Parallel()

@@ -76,6 +76,7 @@ func TestDecode_Refuses(t *testing.T) {
 		"timestamp beyond all":    {body: edit(`1728259400000`, `1728259400000000`), want: "malformed"},
 		"timestamp null":          {body: edit(`1728259400000`, `null`), want: "malformed"},
 		"no ttl":                  {body: edit(`"ttl":30000,`, ``), want: "malformed"},
+		"ttl a string":            {body: edit(`30000`, `"30000"`), want: "malformed"},
 		"ttl negative":            {body: edit(`30000`, `-1`), want: "malformed"},
 		"trace a number":          {body: edit(`"trace-1"`, `1`), want: "malformed"},
 		"no sender":               {body: edit(`"from_did":"`+peerDID+`",`, ``), want: "malformed"},

@@ -279,6 +279,8 @@ func TestServer_Refusals(t *testing.T) {
 		"form":                    {header: http.Header{"Content-Type": {"text/plain"}}, body: callBody, status: 415, code: -32602},
 		"no media type":           {header: http.Header{}, body: callBody, status: 415, code: -32602},
 		"accepts events only":     {header: with(modernHeader("tools/call", "echo"), "Accept", "text/event-stream"), body: callBody, status: 406, code: -32600},
+		"accepts pictures":        {header: with(modernHeader("tools/call", "echo"), "Accept", "image/*"), body: callBody, status: 406, code: -32600},
+		"compressed":              {header: with(modernHeader("tools/call", "echo"), "Content-Encoding", "gzip"), body: callBody, status: 415, code: -32602},
 		"refuses JSON":            {header: with(modernHeader("tools/call", "echo"), "Accept", "application/json;q=0"), body: callBody, status: 406, code: -32600},
 		"too large":               {header: legacyHeader(), body: `{"a":"` + strings.Repeat("x", 1<<12) + `"}`, status: 413},
 		"not JSON":                {header: legacyHeader(), body: `{`, status: 400, code: -32700},

@@ -86,9 +86,9 @@ type Plan struct {
 	Also []server.Factory // protocols beside the known
 }
 
-// NewFixture starts a gateway by a plan, with its good agents and callers. All of it stops when the test ends; the
-// test fails if something does not start, or the gateway does not stop cleanly.
-func NewFixture(t *testing.T, p Plan) *Fixture {
+// NewFixture starts a gateway by a plan, with its good agents and callers. All of it stops when the test ends, or
+// the tests with which a [Lasting] ends; the test fails if something does not start, or the gateway does not stop cleanly.
+func NewFixture(t testing.TB, p Plan) *Fixture {
 	t.Helper()
 	b := &Fixture{ledger: &ledger{tasks: map[string]bool{}}, Logs: &Journal{}, AdminToken: "the-operators-own-token-26-x", Dir: t.TempDir()}
 	var err error
@@ -125,7 +125,7 @@ func approvers() map[string]config.Operator {
 }
 
 // Must ends the test if there is an error.
-func Must(t *testing.T, err error) {
+func Must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
@@ -133,7 +133,7 @@ func Must(t *testing.T, err error) {
 }
 
 // goodAgents starts the agents that answer well and lists them.
-func (b *Fixture) goodAgents(t *testing.T, c *config.Config) {
+func (b *Fixture) goodAgents(t testing.TB, c *config.Config) {
 	t.Helper()
 	calculator, concierge := b.SVID(t, "/calculator"), b.SVID(t, "/concierge")
 	var err error
@@ -172,7 +172,7 @@ func (b *Fixture) goodAgents(t *testing.T, c *config.Config) {
 }
 
 // StopWithin stops something, for which it has [Patience]. An error of the stop is one of the test, which goes on.
-func StopWithin(t *testing.T, stop func(context.Context) error) {
+func StopWithin(t testing.TB, stop func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), Patience)
 	defer cancel()
@@ -182,7 +182,7 @@ func StopWithin(t *testing.T, stop func(context.Context) error) {
 }
 
 // Start runs the service until the test ends and expects a clean stop.
-func (b *Fixture) Start(t *testing.T, p Plan) {
+func (b *Fixture) Start(t testing.TB, p Plan) {
 	t.Helper()
 	sockets := server.Sockets{Public: Listen(t), Admin: Listen(t), Metrics: Listen(t), GRPC: Listen(t), UACP: Listen(t)}
 	b.At = sockets.Addresses()
@@ -253,7 +253,7 @@ func (j *Journal) String() string {
 
 // Inspect: no request made a handler panic, and no log quotes a message or a
 // token (a JOSE header or claims set in base64url begins with eyJ).
-func (j *Journal) Inspect(t *testing.T) {
+func (j *Journal) Inspect(t testing.TB) {
 	t.Helper()
 	j.Mu.Lock()
 	defer j.Mu.Unlock()

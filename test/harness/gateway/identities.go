@@ -14,7 +14,7 @@ import (
 )
 
 // Listen listens on a free TCP port of 127.0.0.1. Whoever is given the listener closes it. An error ends the test.
-func Listen(t *testing.T) net.Listener {
+func Listen(t testing.TB) net.Listener {
 	t.Helper()
 	var lc net.ListenConfig
 	l, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -23,14 +23,14 @@ func Listen(t *testing.T) net.Listener {
 }
 
 // SVID issues a good certificate for this machine.
-func (b *Fixture) SVID(t *testing.T, path string) *identity.SVID {
+func (b *Fixture) SVID(t testing.TB, path string) *identity.SVID {
 	t.Helper()
 	return Issue(t, b.Dev.Authority, path, identity.SVIDRequest{})
 }
 
 // Issue issues a certificate of an authority; one that is asked for without names is for localhost and 127.0.0.1. An
 // error ends the test.
-func Issue(t *testing.T, a *identity.Authority, path string, r identity.SVIDRequest) *identity.SVID {
+func Issue(t testing.TB, a *identity.Authority, path string, r identity.SVIDRequest) *identity.SVID {
 	t.Helper()
 	if r.DNSNames == nil && r.IPs == nil {
 		r.DNSNames, r.IPs = []string{"localhost"}, []net.IP{net.IPv4(127, 0, 0, 1)}
@@ -55,7 +55,7 @@ func Serving(s *identity.SVID) *tls.Config {
 }
 
 // Party is an SVID as somebody who mints tokens.
-func (b *Fixture) Party(t *testing.T, s *identity.SVID) *ecttest.Party {
+func (b *Fixture) Party(t testing.TB, s *identity.SVID) *ecttest.Party {
 	t.Helper()
 	key, ok := s.Key.(*ecdsa.PrivateKey)
 	if !ok {
@@ -70,14 +70,14 @@ func (b *Fixture) Party(t *testing.T, s *identity.SVID) *ecttest.Party {
 func (b *Fixture) Self() string { return string(b.Dev.Gateway.ID) }
 
 // Caller is a client that shows an SVID, or none.
-func (b *Fixture) Caller(t *testing.T, s *identity.SVID) *http.Client {
+func (b *Fixture) Caller(t testing.TB, s *identity.SVID) *http.Client {
 	t.Helper()
 	return b.Dialing(t, b.ClientTLS(t, s))
 }
 
 // ClientTLS is the configuration of a client that shows an SVID, or no certificate if that is nil, and trusts the
 // development authority. An error ends the test.
-func (b *Fixture) ClientTLS(t *testing.T, s *identity.SVID) *tls.Config {
+func (b *Fixture) ClientTLS(t testing.TB, s *identity.SVID) *tls.Config {
 	t.Helper()
 	some := s
 	if some == nil {
@@ -93,7 +93,7 @@ func (b *Fixture) ClientTLS(t *testing.T, s *identity.SVID) *tls.Config {
 }
 
 // Dialing is a client with exactly these TLS settings.
-func (b *Fixture) Dialing(t *testing.T, conf *tls.Config) *http.Client {
+func (b *Fixture) Dialing(t testing.TB, conf *tls.Config) *http.Client {
 	t.Helper()
 	transport := &http.Transport{TLSClientConfig: conf, ForceAttemptHTTP2: len(conf.NextProtos) == 0}
 	t.Cleanup(transport.CloseIdleConnections)

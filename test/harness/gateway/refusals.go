@@ -21,9 +21,11 @@ import (
 // code: that of the problem document or, at a native endpoint, the JSON-RPC error's
 // number, or the reason of the status, with the problem's code among its details.
 //
-// The cases of a theme run at the same time against one gateway, which must
-// answer good calls afterwards. In test/negative, negative_ect_test.go is about
-// evidence, negative_message_test.go about what is posted, negative_door_test.go
+// The cases of all themes run at the same time against one gateway, unless they need
+// settings of their own. It must answer good calls after each theme. What is malformed is
+// in the tables of the codecs (translators) and of the transports: here is one case for
+// each binding and code, with its status, its form and its evidence. In test/negative, negative_ect_test.go is about
+// evidence, negative_message_test.go about what is posted, negative_endpoint_test.go
 // and negative_rest_test.go about the native endpoints, negative_caller_test.go
 // about who calls and how often, negative_upstream_test.go about agents that
 // misbehave, negative_time_test.go about what is still being worked on, and

@@ -30,7 +30,7 @@ type SlimNet struct {
 }
 
 // NewSLIMNet starts a node, and writes the gateway into the plan as a member.
-func NewSLIMNet(t *testing.T, p *Plan) *SlimNet {
+func NewSLIMNet(t testing.TB, p *Plan) *SlimNet {
 	t.Helper()
 	listener := Listen(t)
 	n := &SlimNet{At: listener.Addr().String()}

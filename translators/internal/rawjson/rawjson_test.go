@@ -37,6 +37,17 @@ func TestCheck_ValidAndInvalid(t *testing.T) {
 		"empty":              {``, false},
 		"nan":                {`NaN`, false},
 		"leading zero":       {`01`, false},
+		"blank":              {" \r\n\t", false},
+		"mark before it":     {"\xef\xbb\xbf{}", false},
+		"utf-16":             {"{\x00}\x00", false},
+		"overlong utf-8":     {"\"\xc0\xaf\"", false},
+		"cut utf-8":          {"\"a\xc3(\"", false},
+		"surrogates swapped": {`"\udc00\ud800"`, false},
+		"control character":  {"\"a\x00b\"", false},
+		"unknown escape":     {`"\x41"`, false},
+		"single quotes":      {`{'a':1}`, false},
+		"trailing comma":     {`{"a":[1],}`, false},
+		"comment":            {`/* a */{}`, false},
 	} {
 		err := rawjson.Check([]byte(tc.in), 1<<10, 8)
 		if (err == nil) != tc.ok {

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/aepb/aepb-gateway/ect"
-	"github.com/aepb/aepb-gateway/ect/ecttest"
 	gatewaytest "github.com/aepb/aepb-gateway/test/harness/gateway"
 )
 
@@ -26,7 +25,7 @@ func answering(w gatewaytest.Want, id string) gatewaytest.Want {
 // The A2A endpoint: JSON-RPC of A2A 1.0 and 0.3, each in its own words.
 func TestA2AEndpoint_Refuses(t *testing.T) {
 	t.Parallel()
-	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
+	b := shared()
 	at := func(name string, l gatewaytest.HTTPRequest, w gatewaytest.Want) gatewaytest.Refusal {
 		if l.At == "" {
 			l.At = gatewaytest.EndpointA2A
@@ -61,51 +60,18 @@ func TestA2AEndpoint_Refuses(t *testing.T) {
 	}
 	gatewaytest.Refusals(t, b, []gatewaytest.Refusal{
 		older("message/send"),
-		older("tasks/get"),
-		older("tasks/pushNotificationConfig/set"),
-		older("agent/getAuthenticatedExtendedCard"),
-		method("tasks/get", -32602),
-		method("tasks/cancel", -32602),
-		method("tasks/pushNotificationConfig/set", -32602),
-		edit("message/send in the words of 1.0", `"SendMessage"`, `"message/send"`, late(answering(native(-32602, "/params/message/role"), `"5"`))),
-		version("0.3"),
-		version("0.2.5"),
 		version("2.0"),
-		version("latest"),
 		at("A2A-Version 0.3 in the query", gatewaytest.HTTPRequest{At: gatewaytest.EndpointA2A + "?A2A-Version=0.3", Body: gatewaytest.AddBody(5)}, late(native(-32009, "method SendMessage is A2A 1.0, but A2A-Version says 0.3"))),
 		edit("a method of MCP", `"SendMessage"`, `"tools/call"`, with(answering(native(-32601, "this is a method of MCP, which the agent's URL that ends in /mcp serves"), `"5"`), "semantic_loss")),
-		method("GetTask", -32602),
-		method("CancelTask", -32602),
-		method("CreateTaskPushNotificationConfig", -32602),
-		method("GetTaskPushNotificationConfig", -32602),
-		method("ListTaskPushNotificationConfigs", -32602),
-		method("DeleteTaskPushNotificationConfig", -32602),
 		method("DoEverything", -32601),
-		method("sendMessage", -32601),
-		method("tools/call", -32601),
 		at("an unknown task", gatewaytest.HTTPRequest{Body: `{"jsonrpc":"2.0","id":"5","method":"GetTask","params":{"id":"none"}}`}, late(answering(native(-32001, "no such task"), `"5"`))),
 		edit("no message", `"message"`, `"massage"`, late(answering(native(-32602, "/params/message"), `"5"`))),
-		edit("parts is a string", `"parts":[{"text":"`+gatewaytest.Secret+`"},`, `"parts":"none","x":[`, late(answering(native(-32602, "/params/message/parts"), `"5"`))),
-		edit("no parts", `"parts":[{"text":"`+gatewaytest.Secret+`"},`, `"parts":[],"x":[`, late(answering(native(-32602, "/params/message/parts"), `"5"`))),
-		edit("unknown role", `"ROLE_USER"`, `"user"`, late(answering(native(-32602, "/params/message/role"), `"5"`))),
 		edit("unknown skill", `"add"`, `"divide"`, late(answering(native(-32602, "no such skill or tool; this agent has add"), `"5"`))),
-		edit("params is a string", `"params":{`, `"params":"x","y":{`, late(answering(native(-32602, "/params: not an object"), `"5"`))),
 		at("truncated", gatewaytest.HTTPRequest{Body: gatewaytest.AddBody(5)[:40]}, late(answering(native(-32700, "truncated JSON"), "null"))),
-		at("empty", gatewaytest.HTTPRequest{}, late(answering(native(-32700, "truncated JSON"), "null"))),
-		at("duplicate members", gatewaytest.HTTPRequest{Body: strings.Replace(gatewaytest.AddBody(5), `"b":1`, `"b":1,"b":2`, 1)}, late(answering(native(-32700, "duplicate member name"), "null"))),
-		at("lone surrogate", gatewaytest.HTTPRequest{Body: strings.Replace(gatewaytest.AddBody(5), gatewaytest.Secret, `\udfff`, 1)}, late(answering(native(-32700, "not valid JSON"), "null"))),
-		at("invalid UTF-8", gatewaytest.HTTPRequest{Body: strings.Replace(gatewaytest.AddBody(5), gatewaytest.Secret, "\xff", 1)}, late(answering(native(-32700, "not valid JSON"), "null"))),
 		at("a batch", gatewaytest.HTTPRequest{Body: "[" + gatewaytest.AddBody(5) + "]"}, late(answering(native(-32600, "not an object"), "null"))),
-		at("129 levels", gatewaytest.HTTPRequest{Body: deep(129)}, late(answering(native(-32600, "nested deeper"), "null"))),
-		edit("jsonrpc 1.0", `"2.0"`, `"1.0"`, late(native(-32600, "at /jsonrpc"))),
-		edit("no id", `"id":"5",`, ``, late(answering(native(-32600, "needs an id"), "null"))),
-		edit("id is an object", `"id":"5"`, `"id":{"a":1}`, late(answering(native(-32600, "at /id"), "null"))),
 		at("16 MiB and one byte", gatewaytest.HTTPRequest{Body: gatewaytest.HugeBody(16<<20 + 1)}, answering(problem(413, "too_large", -32600), "null")),
 		at("text", gatewaytest.HTTPRequest{Body: gatewaytest.AddBody(5), Media: "text/plain"}, problem(415, "unsupported_media_type", -32005)),
-		at("no media type", gatewaytest.HTTPRequest{Body: gatewaytest.AddBody(5), Media: "-"}, problem(415, "unsupported_media_type", -32005)),
-		at("compressed", gatewaytest.HTTPRequest{Body: compressed(t, gatewaytest.AddBody(5)), Header: map[string]string{"Content-Encoding": "gzip"}}, problem(415, "unsupported_media_type", -32005)),
 		at("GET", gatewaytest.HTTPRequest{Method: "GET"}, gatewaytest.Want{Status: 405, Code: "method_not_allowed", RPC: -32600, Reason: "POST a JSON-RPC message here; the card is at", Header: map[string]string{"Allow": "POST"}}),
-		at("PUT", gatewaytest.HTTPRequest{Method: "PUT", Body: gatewaytest.AddBody(5)}, gatewaytest.Want{Status: 405, Code: "method_not_allowed", RPC: -32600, Header: map[string]string{"Allow": "POST"}}),
 		at("DELETE with a slash behind", gatewaytest.HTTPRequest{Method: "DELETE", At: gatewaytest.EndpointA2A + "/"}, gatewaytest.Want{Status: 405, Code: "method_not_allowed", RPC: -32600, Header: map[string]string{"Allow": "POST"}}),
 		at("unknown agent", gatewaytest.HTTPRequest{At: "/agents/nobody/a2a", Body: gatewaytest.AddBody(5)}, late(answering(problem(404, "unknown_agent", -32602), `"5"`))),
 		at("an agent's SPIFFE id in the path", gatewaytest.HTTPRequest{At: "/agents/spiffe:%2F%2Faepb.dev%2Fcalculator/a2a", Body: gatewaytest.AddBody(5)}, gatewaytest.Want{Status: 404, Code: "not_found"}),
@@ -116,13 +82,9 @@ func TestA2AEndpoint_Refuses(t *testing.T) {
 			t.Helper()
 			return gatewaytest.HTTPRequest{At: gatewaytest.EndpointA2A, Body: gatewaytest.AddBody(5), Tokens: []string{b.Token(t, gatewaytest.AddBody(6))}}
 		}},
-		{Name: "unsigned token", Want: problem(403, "ect_invalid", -31403), Make: func(t *testing.T, b *gatewaytest.Fixture) gatewaytest.HTTPRequest {
-			t.Helper()
-			return gatewaytest.HTTPRequest{At: gatewaytest.EndpointA2A, Body: gatewaytest.AddBody(5), Tokens: []string{ecttest.MintUnsigned(t, b.Me, b.Recipe(gatewaytest.AddBody(5)))}}
-		}},
 		gatewaytest.Sent("POST the card", gatewaytest.HTTPRequest{At: "/agents/calculator/.well-known/agent-card.json"}, gatewaytest.Want{Status: 405, Code: "method_not_allowed", Header: map[string]string{"Allow": "GET, HEAD"}}),
 		gatewaytest.Sent("card of nobody", gatewaytest.HTTPRequest{Method: "GET", At: "/agents/nobody/.well-known/agent-card.json"}, gatewaytest.Want{Status: 404, Code: "unknown_agent"}),
-		gatewaytest.Sent("card of nobody below its door", gatewaytest.HTTPRequest{Method: "GET", At: "/agents/nobody/a2a/.well-known/agent-card.json"}, gatewaytest.Want{Status: 404, Code: "unknown_agent"}),
+		gatewaytest.Sent("card of nobody below its endpoint", gatewaytest.HTTPRequest{Method: "GET", At: "/agents/nobody/a2a/.well-known/agent-card.json"}, gatewaytest.Want{Status: 404, Code: "unknown_agent"}),
 		gatewaytest.Sent("HEAD the card of nobody", gatewaytest.HTTPRequest{Method: "HEAD", At: "/agents/nobody/.well-known/agent-card.json"}, gatewaytest.Want{Status: 404, Code: "unknown_agent"}),
 	})
 	t.Run("text for a typed tool is answered with a question", func(t *testing.T) { asksForArguments(t, b) })
@@ -142,11 +104,11 @@ func asksForArguments(t *testing.T, b *gatewaytest.Fixture) {
 	}
 }
 
-// The MCP door: Streamable HTTP, 2026-07-28 and the sessionless part of older
+// The MCP endpoint: Streamable HTTP, 2026-07-28 and the sessionless part of older
 // revisions.
 func TestMCPEndpoint_Refuses(t *testing.T) {
 	t.Parallel()
-	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
+	b := shared()
 	call := gatewaytest.CallBody("concierge", gatewaytest.Secret)
 	// header is that of a good call, with one field changed; "": without it.
 	header := func(name, value string) map[string]string {
@@ -177,66 +139,35 @@ func TestMCPEndpoint_Refuses(t *testing.T) {
 		return at(name, gatewaytest.HTTPRequest{Body: mcpBody(method, params), Header: gatewaytest.Mirror(method, "")}, w)
 	}
 	noMethod := gatewaytest.Want{Status: 405, Bare: true, Header: map[string]string{"Allow": "POST"}}
-	march, ping := map[string]string{"Mcp-Protocol-Version": "2025-03-26"}, `{"jsonrpc":"2.0","id":1,"method":"ping"}`
 	both := func(v string) gatewaytest.HTTPRequest {
 		return gatewaytest.HTTPRequest{Body: strings.Replace(call, "2026-07-28", v, 1), Header: header("Mcp-Protocol-Version", v)}
 	}
 	tasked := strings.Replace(mcpBody("tasks/get", `"taskId":"1",`), `Capabilities":{`, `Capabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}`, 1)
 	gatewaytest.Refusals(t, b, []gatewaytest.Refusal{
 		at("no MCP-Protocol-Version", gatewaytest.HTTPRequest{Body: call, Header: header("Mcp-Protocol-Version", "")}, one(bad(-32020, "Mcp-Protocol-Version"))),
-		at("no Mcp-Method", gatewaytest.HTTPRequest{Body: call, Header: header("Mcp-Method", "")}, one(bad(-32020, "Mcp-Method"))),
-		at("no Mcp-Name", gatewaytest.HTTPRequest{Body: call, Header: header("Mcp-Name", "")}, one(bad(-32020, "Mcp-Name"))),
-		at("version header of another revision", gatewaytest.HTTPRequest{Body: call, Header: header("Mcp-Protocol-Version", "2025-11-25")}, one(bad(-32020, "version"))),
-		at("method header of another method", gatewaytest.HTTPRequest{Body: call, Header: header("Mcp-Method", "tools/list")}, one(bad(-32020, "method"))),
-		at("name header of another tool", gatewaytest.HTTPRequest{Body: call, Header: header("Mcp-Name", "valet")}, one(bad(-32020, "Mcp-Name"))),
-		at("name header in another case", gatewaytest.HTTPRequest{Body: call, Header: header("Mcp-Name", "Concierge")}, one(bad(-32020, "Mcp-Name"))),
-		at("name header with broken base64", gatewaytest.HTTPRequest{Body: call, Header: header("Mcp-Name", "=?base64?***?=")}, one(bad(-32020, "Mcp-Name"))),
 		at("unknown revision", both("1999-01-01"), one(bad(-32022, "Unsupported protocol version"))),
-		at("revision of the future", both("2030-01-01"), one(bad(-32022, "Unsupported protocol version"))),
-		at("unknown revision in the header alone", gatewaytest.HTTPRequest{Body: call, Header: header("Mcp-Protocol-Version", "1999-01-01")}, one(bad(-32022, "Unsupported protocol version"))),
 		request("prompts/list", "prompts/list", "", one(gatewaytest.Want{Status: 404, RPC: -32601, Proof: "semantic_loss"})),
 		request("resources/read without its name", "resources/read", `"uri":"file:///etc/passwd",`, one(bad(-32020, "Mcp-Name"))),
 		at("tasks/get without its name", gatewaytest.HTTPRequest{Body: tasked, Header: gatewaytest.Mirror("tasks/get", "")}, one(bad(-32020, "Mcp-Name"))),
 		request("tasks/get without its extension", "tasks/get", `"taskId":"1",`, one(bad(-32021, "io.modelcontextprotocol/tasks"))),
 		request("ping, which is legacy", "ping", "", one(gatewaytest.Want{Status: 404, RPC: -32601})),
-		request("initialize, which is legacy", "initialize", "", one(gatewaytest.Want{Status: 404, RPC: -32601})),
 		request("a method of A2A", "SendMessage", "", one(gatewaytest.Want{Status: 404, RPC: -32601, Proof: "semantic_loss"})),
 		at("unknown method of an older revision", gatewaytest.HTTPRequest{Body: `{"jsonrpc":"2.0","id":1,"method":"prompts/list"}`, Header: map[string]string{"Mcp-Protocol-Version": "2025-11-25"}}, one(with(native(-32601, ""), "semantic_loss"))),
+		at("no name in an older revision", gatewaytest.HTTPRequest{Body: `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{}}`, Header: map[string]string{"Mcp-Protocol-Version": "2025-11-25"}}, one(native(-32602, ""))),
 		at("unknown tool", gatewaytest.HTTPRequest{Body: gatewaytest.CallBody("valet", "x"), Header: gatewaytest.Mirror("tools/call", "valet")}, late(one(native(-32602, "no such skill or tool; this agent has concierge")))),
 		at("tool of another agent", gatewaytest.HTTPRequest{Body: gatewaytest.CallBody("add", "x"), Header: gatewaytest.Mirror("tools/call", "add")}, late(one(native(-32602, "no such skill or tool")))),
-		request("cursor of nobody", "tools/list", `"cursor":"7",`, one(native(-32602, "cursor"))),
 		at("no _meta", gatewaytest.HTTPRequest{Body: `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"concierge"}}`}, one(bad(-32602, "_meta"))),
-		at("no client capabilities", gatewaytest.HTTPRequest{Body: strings.Replace(call, `,"io.modelcontextprotocol/clientCapabilities":{}`, "", 1)}, one(bad(-32602, "clientCapabilities"))),
 		at("GET", gatewaytest.HTTPRequest{Method: "GET"}, noMethod),
-		at("DELETE", gatewaytest.HTTPRequest{Method: "DELETE"}, noMethod),
 		at("PUT", gatewaytest.HTTPRequest{Method: "PUT", Body: call}, noMethod),
 		at("GET an event stream", gatewaytest.HTTPRequest{Method: "GET", Header: map[string]string{"Accept": "text/event-stream"}}, noMethod),
 		at("foreign Origin", gatewaytest.HTTPRequest{Body: call, Header: header("Origin", "https://evil.example")}, gatewaytest.Want{Status: 403, RPC: -32600, Reason: "origin"}),
-		at("opaque Origin", gatewaytest.HTTPRequest{Body: call, Header: header("Origin", "null")}, gatewaytest.Want{Status: 403, RPC: -32600, Reason: "origin"}),
 		at("Origin that begins like ours", gatewaytest.HTTPRequest{Body: call, Header: header("Origin", "https://127.0.0.1.evil.example")}, gatewaytest.Want{Status: 403, RPC: -32600, Reason: "origin"}),
 		at("Accept of events alone", gatewaytest.HTTPRequest{Body: call, Header: header("Accept", "text/event-stream")}, gatewaytest.Want{Status: 406, RPC: -32600, Reason: "Accept"}),
-		at("Accept of pictures", gatewaytest.HTTPRequest{Body: call, Header: header("Accept", "image/*")}, gatewaytest.Want{Status: 406, RPC: -32600, Reason: "Accept"}),
-		at("Accept that refuses JSON", gatewaytest.HTTPRequest{Body: call, Header: header("Accept", "application/json;q=0, text/event-stream")}, gatewaytest.Want{Status: 406, RPC: -32600, Reason: "Accept"}),
 		at("text", gatewaytest.HTTPRequest{Body: call, Media: "text/plain"}, problem(415, "unsupported_media_type", -32602)),
-		at("no media type", gatewaytest.HTTPRequest{Body: call, Media: "-"}, problem(415, "unsupported_media_type", -32602)),
-		at("compressed", gatewaytest.HTTPRequest{Body: compressed(t, call), Header: header("Content-Encoding", "gzip")}, problem(415, "unsupported_media_type", -32602)),
 		at("16 MiB and one byte", gatewaytest.HTTPRequest{Body: gatewaytest.HugeBody(16<<20 + 1)}, problem(413, "too_large", -32600)),
 		at("truncated", gatewaytest.HTTPRequest{Body: call[:len(call)-2]}, bad(-32700, "truncated JSON")),
-		at("empty", gatewaytest.HTTPRequest{}, bad(-32700, "truncated JSON")),
-		at("duplicate members", gatewaytest.HTTPRequest{Body: strings.Replace(call, `"id"`, `"id":2,"id"`, 1)}, bad(-32700, "duplicate member name")),
-		at("lone surrogate", gatewaytest.HTTPRequest{Body: strings.Replace(call, gatewaytest.Secret, `\ud800`, 1)}, bad(-32700, "not valid JSON")),
-		at("invalid UTF-8", gatewaytest.HTTPRequest{Body: strings.Replace(call, gatewaytest.Secret, "\xff", 1)}, bad(-32700, "not valid JSON")),
 		at("a batch", gatewaytest.HTTPRequest{Body: "[" + call + "]"}, bad(-32600, "batches")),
-		at("a batch of the revision that abolished them", gatewaytest.HTTPRequest{Body: "[" + call + "]", Header: map[string]string{"Mcp-Protocol-Version": "2025-06-18"}}, bad(-32600, "batches")),
-		at("an empty batch", gatewaytest.HTTPRequest{Body: "[]", Header: march}, bad(-32600, "empty")),
-		at("a batch cut off", gatewaytest.HTTPRequest{Body: "[" + ping + ",", Header: march}, bad(-32700, "")),
-		at("a batch and more", gatewaytest.HTTPRequest{Body: "[" + ping + "] x", Header: march}, bad(-32700, "")),
-		at("a batch with a token", gatewaytest.HTTPRequest{Body: "[" + ping + "]", Header: march, Tokens: []string{b.Token(t, "["+ping+"]")}}, bad(-32600, "one message")),
-		at("a batch beyond all measure", gatewaytest.HTTPRequest{Body: "[" + strings.Repeat(ping+",", 10_000) + ping + "]", Header: march}, bad(-32600, "at most")),
 		at("a million levels", gatewaytest.HTTPRequest{Body: strings.Repeat(`{"a":`, 1_000_000)}, bad(-32600, "nested deeper")),
-		at("no id", gatewaytest.HTTPRequest{Body: strings.Replace(call, `"id":1,`, "", 1)}, bad(-32600, "id")),
-		at("a notification with an id", gatewaytest.HTTPRequest{Body: mcpBody("notifications/cancelled", ""), Header: gatewaytest.Mirror("notifications/cancelled", "")}, bad(-32600, "notification")),
-		at("a reply that is no object", gatewaytest.HTTPRequest{Body: `{"jsonrpc":"2.0","id":1,"result":[]}`, Header: map[string]string{"Mcp-Protocol-Version": "2025-11-25"}}, bad(-32600, "no object")),
 		at("unknown agent", gatewaytest.HTTPRequest{At: "/agents/nobody/mcp", Body: call}, late(one(problem(404, "unknown_agent", -32602)))),
 		at("tools of an unknown agent", gatewaytest.HTTPRequest{At: "/agents/nobody/mcp", Body: mcpBody("tools/list", ""), Header: gatewaytest.Mirror("tools/list", "")}, one(problem(404, "unknown_agent", -32602))),
 		at("discovery of an unknown agent", gatewaytest.HTTPRequest{At: "/agents/nobody/mcp", Body: mcpBody("server/discover", ""), Header: gatewaytest.Mirror("server/discover", "")}, one(problem(404, "unknown_agent", -32602))),
@@ -248,36 +179,8 @@ func TestMCPEndpoint_Refuses(t *testing.T) {
 		}},
 		at("no token for an agent that demands one", gatewaytest.HTTPRequest{At: "/agents/strict/mcp", Body: gatewaytest.CallBody("echo", "x"), Header: gatewaytest.Mirror("tools/call", "echo")}, late(one(problem(403, "ect_required", -32600)))),
 	})
-	t.Run("wrong params", func(t *testing.T) { refusesParams(t, b) })
-	t.Run("an unknown revision gets the list of known ones", func(t *testing.T) { toldTheVersions(t, b) })
 	t.Run("a notification is taken and not answered", func(t *testing.T) { takesNotice(t, b) })
 	t.Run("the messages of a batch are refused one by one", func(t *testing.T) { refusesMembers(t, b) })
-}
-
-// refusesParams: params that are not those of the method are invalid params
-// (JSON-RPC 2.0, error object), whatever the era.
-func refusesParams(t *testing.T, b *gatewaytest.Fixture) {
-	for name, change := range map[string][2]string{
-		"no name":             {`"name":"concierge",`, ``},
-		"name is a number":    {`"concierge"`, `7`},
-		"empty name":          {`"concierge"`, `""`},
-		"arguments is a list": {`{"message":"x"}`, `["x"]`},
-	} {
-		body := strings.Replace(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"concierge","arguments":{"message":"x"}}}`, change[0], change[1], 1)
-		l := gatewaytest.HTTPRequest{At: gatewaytest.EndpointMCP, Body: body, Header: map[string]string{"Mcp-Protocol-Version": "2025-11-25"}}
-		t.Run(name, func(t *testing.T) { b.Refused(t, l, b.Send(t, l), answering(native(-32602, ""), "1")) })
-	}
-}
-
-func toldTheVersions(t *testing.T, b *gatewaytest.Fixture) {
-	h := gatewaytest.Mirror("server/discover", "")
-	h["Mcp-Protocol-Version"] = "1999-01-01"
-	got := b.Send(t, gatewaytest.HTTPRequest{At: gatewaytest.EndpointMCP, Header: h, Body: strings.Replace(mcpBody("server/discover", ""), "2026-07-28", "1999-01-01", 1)})
-	var doc gatewaytest.RPCError
-	gatewaytest.JSONIn(t, got.Body, &doc)
-	if text := string(doc.Error.Data); !strings.Contains(text, `"2026-07-28"`) || !strings.Contains(text, `"requested":"1999-01-01"`) {
-		t.Errorf("the data: %s", text)
-	}
 }
 
 func takesNotice(t *testing.T, b *gatewaytest.Fixture) {
