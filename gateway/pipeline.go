@@ -17,17 +17,26 @@ func (g *Gateway) Exchange(ctx context.Context, call transport.Call) (answer tra
 	}
 	ctx, x := g.newRequest(ctx, call)
 	defer func() { answer, err = g.settle(ctx, x, answer, err) }()
-	admitted, err := g.admission.Admit(ctx, call, x.settings.rules)
+	if answered, answer, err := g.admit(ctx, x); answered || err != nil {
+		return answer, err
+	}
+	return g.carry(ctx, x)
+}
+
+// admit lets a request in, or finds its answer, if it is a repetition. It is apart from Exchange so
+// that what it needs of the stack is free again while the request is carried.
+func (g *Gateway) admit(ctx context.Context, x *request) (answered bool, answer transport.Answer, err error) {
+	admitted, err := g.admission.Admit(ctx, x.in.Call, x.settings.rules)
 	if admitted.Repeated || err != nil {
 		x.in, x.to = admitted.Admitted, admitted.To
-		return admitted.Answer, err
+		return admitted.Repeated, admitted.Answer, err
 	}
 	x.admit(admitted.Admitted, admitted.To)
 	x.original = x.message.Body
 	if !x.listens() { // a drain waits for every request but one that only listens
 		x.scope.exit = g.Lifecycle.Enter(x.to.Agent.Name)
 	}
-	return g.carry(ctx, x)
+	return false, transport.Answer{}, nil
 }
 
 // newRequest counts a request in, and binds its context to the workers; its scope undoes both.
