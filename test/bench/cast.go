@@ -203,7 +203,7 @@ func (c *cast) subject(ctx context.Context, name string, upstream *child) (*subj
 	server := upstream
 	if name != "direct" {
 		server, err = c.start(ctx, name, script{
-			Upstream: upstream.url + "/mcp", Gateway: c.trust.GatewayID(), Client: svid.Certificate[0],
+			Upstream: upstream.url + "/mcp", Gateway: c.trust.GatewayID(), Client: svid.Certificate[0], HTTP2: c.http2,
 		})
 		if err != nil {
 			return nil, err

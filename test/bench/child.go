@@ -46,6 +46,7 @@ type script struct {
 	Node        string // agents, pairs: host:port of the SLIM node; empty: not on SLIM
 	Space       string // pairs: where on SLIM
 	Bare        bool   // pairs: without evidence
+	HTTP2       bool   // callers speak it
 }
 
 // child is a process that the benchmark started from its own binary.
@@ -188,7 +189,7 @@ func (s script) serve(handler http.Handler, frames framed, until io.Reader, stdo
 		ReadHeaderTimeout: childStart,
 	}
 	server.Protocols.SetHTTP1(true)
-	server.Protocols.SetHTTP2(true) // for callers that ask for it
+	server.Protocols.SetHTTP2(s.HTTP2)
 	var serving sync.WaitGroup
 	conf := server.TLSConfig.Clone()
 	serving.Go(func() { err = server.ServeTLS(ln, "", "") })

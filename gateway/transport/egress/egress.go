@@ -52,8 +52,8 @@ type Guard struct {
 	reached  reached  // addresses of hosts that the operator named
 	failures failures // of posts to hosts that callers named
 	network  func(ctx context.Context, network, address string) (net.Conn, error)
-	plain    *http.Transport // http toward loopback; nil: refused
-	plain2   *http.Transport // the same in HTTP/2 alone
+	plain    *pool // http toward loopback; nil: refused
+	plain2   *pool // the same in HTTP/2 alone
 
 	mu    sync.Mutex
 	clock uint64 // counts uses, to find the pool used least recently
@@ -64,7 +64,32 @@ type Guard struct {
 // shared with other expectations: the proof is given in the handshake.
 type pool struct {
 	transport *http.Transport
+	direct    *direct // to servers of HTTP/1.1; nil: to none
 	used      uint64
+}
+
+// send sends a request and reads its response: directly if it suits that, and its server speaks
+// HTTP/1.1.
+func (p *pool) send(r *http.Request) (*http.Response, error) {
+	if p.direct == nil || !suits(r) {
+		return p.transport.RoundTrip(r)
+	}
+	if p.direct.knows(r.URL.Host) {
+		return p.direct.RoundTrip(r)
+	}
+	response, err := p.transport.RoundTrip(r)
+	if err == nil {
+		p.direct.learn(r.URL.Host, response)
+	}
+	return response, err
+}
+
+// closeIdle closes the connections that are not in use; for good: those in use follow.
+func (p *pool) closeIdle(forGood bool) {
+	p.transport.CloseIdleConnections()
+	if p.direct != nil {
+		p.direct.closeIdle(forGood)
+	}
 }
 
 // New makes a Guard. It fails for entries of the configuration that name no host.
@@ -86,9 +111,9 @@ func New(deps Deps) (*Guard, error) {
 	}
 	g.resolver = cmp.Or[Resolver](g.resolver, net.DefaultResolver)
 	if g.config.AllowLoopbackHTTP {
-		g.plain, g.plain2 = g.newTransport(nil), g.newTransport(nil)
-		g.plain2.Protocols = new(http.Protocols)
-		g.plain2.Protocols.SetUnencryptedHTTP2(true)
+		g.plain, g.plain2 = g.newPool(nil), &pool{transport: g.newTransport(nil)}
+		g.plain2.transport.Protocols = new(http.Protocols)
+		g.plain2.transport.Protocols.SetUnencryptedHTTP2(true)
 	}
 	return g, nil
 }
@@ -101,14 +126,14 @@ func New(deps Deps) (*Guard, error) {
 // that came after the request ended; identity.ErrUnexpectedPeer; the network's
 // own. The caller closes the response's body.
 func (g *Guard) DoAs(request *http.Request, expected ect.Identity) (*http.Response, error) {
-	transport, err := g.admit(request, expected)
+	pool, err := g.admit(request, expected)
 	if err != nil {
 		if request.Body != nil {
 			err = errors.Join(err, request.Body.Close())
 		}
 		return nil, err
 	}
-	response, err := transport.RoundTrip(bare(request))
+	response, err := pool.send(bare(request))
 	return countBody(request.Context(), response, err)
 }
 
@@ -136,13 +161,13 @@ func (g *Guard) CloseIdle() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, p := range g.pools {
-		p.transport.CloseIdleConnections()
+		p.closeIdle(false)
 	}
 }
 
 // admit judges what can be judged before dialing. A pooled connection is not
 // dialed again, so what may be called is asked here too.
-func (g *Guard) admit(request *http.Request, expected ect.Identity) (*http.Transport, error) {
+func (g *Guard) admit(request *http.Request, expected ect.Identity) (*pool, error) {
 	url := request.URL
 	if url == nil || url.Host == "" || url.Opaque != "" {
 		return nil, &DeniedError{Reason: ReasonURL}
@@ -158,7 +183,7 @@ func (g *Guard) admit(request *http.Request, expected ect.Identity) (*http.Trans
 	case g.refuses(at.hostport()):
 		return nil, at.denied(ReasonTaken)
 	case url.Scheme == "https":
-		return g.transport(expected), nil
+		return g.pool(expected), nil
 	case url.Scheme == "http" && g.plain != nil && (at.address.IsLoopback() || at.host == "localhost") && expected == "":
 		if request.ProtoMajor == 2 {
 			return g.plain2, nil
@@ -201,22 +226,23 @@ func begins(name, prefix string) bool {
 	return len(name) >= len(prefix) && strings.EqualFold(name[:len(prefix)], prefix)
 }
 
-// transport returns the pool for an expected identity. If there is none it makes one, and
+// pool returns the pool for an expected identity. If there is none it makes one, and
 // evicts the least recently used pool when there are too many.
-func (g *Guard) transport(expected ect.Identity) *http.Transport {
+func (g *Guard) pool(expected ect.Identity) *pool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.clock++
 	if p, ok := g.pools[expected]; ok {
 		p.used = g.clock
-		return p.transport
+		return p
 	}
 	if len(g.pools) >= g.config.MaxIdentities {
 		g.evict()
 	}
-	p := &pool{transport: g.newTransport(g.tlsConfig(expected)), used: g.clock}
+	p := g.newPool(g.tlsConfig(expected))
+	p.used = g.clock
 	g.pools[expected] = p
-	return p.transport
+	return p
 }
 
 func (g *Guard) evict() {
@@ -226,7 +252,7 @@ func (g *Guard) evict() {
 			oldest = id
 		}
 	}
-	g.pools[oldest].transport.CloseIdleConnections()
+	g.pools[oldest].closeIdle(true)
 	delete(g.pools, oldest)
 }
 
@@ -238,19 +264,34 @@ func (g *Guard) dropPools() {
 	g.pools = map[ect.Identity]*pool{}
 	g.mu.Unlock()
 	for _, p := range old {
-		p.transport.CloseIdleConnections()
+		p.closeIdle(true)
 	}
 	g.closePlain()
 }
 
 func (g *Guard) closePlain() {
 	if g.plain != nil {
-		g.plain.CloseIdleConnections()
-		g.plain2.CloseIdleConnections()
+		g.plain.closeIdle(false)
+		g.plain2.closeIdle(false)
 	}
 }
 
-// newTransport makes a pool; without TLS configuration it is the plain one.
+// newPool makes a pool; without TLS configuration it is the plain one.
+func (g *Guard) newPool(config *tls.Config) *pool {
+	d := &direct{dial: g.dialer(config == nil), bounds: g.config, idle: map[string][]*directConn{}, known: map[string]bool{}}
+	if config != nil {
+		own := config.Clone()
+		own.NextProtos = []string{"http/1.1"}
+		d.secure = func(ctx context.Context, plain net.Conn, host string) (*tls.Conn, error) {
+			to := own.Clone()
+			to.ServerName = host
+			return g.handshake(ctx, tls.Client(plain, to), false)
+		}
+	}
+	return &pool{transport: g.newTransport(config), direct: d}
+}
+
+// newTransport makes what net/http sends with; without TLS configuration it is the plain one.
 func (g *Guard) newTransport(config *tls.Config) *http.Transport {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)

@@ -115,7 +115,7 @@ func TestPool_CountIsBounded(t *testing.T) {
 	w := newWorld(t, nil)
 	g := w.near(t, Config{MaxIdentities: 2})
 	for _, expected := range []ect.Identity{"", agentID, "", "spiffe://example.org/agents/b"} {
-		g.transport(expected)
+		g.pool(expected)
 	}
 	for expected, want := range map[ect.Identity]bool{"": true, agentID: false, "spiffe://example.org/agents/b": true} {
 		if _, got := g.pools[expected]; got != want {

@@ -53,7 +53,7 @@ func (g *Guard) judge(place string) error {
 // this caller, or of all, lately is sent no more for a while: *DeniedError,
 // ReasonFailing.
 func (g *Guard) Tell(request *http.Request, caller ect.Identity, authorization string) (*http.Response, error) {
-	transport, err := g.admit(request, "")
+	pool, err := g.admit(request, "")
 	host := request.URL.Host
 	if err == nil && !g.failures.allow(host, caller, time.Now()) {
 		err = &DeniedError{Host: host, Reason: ReasonFailing}
@@ -68,7 +68,7 @@ func (g *Guard) Tell(request *http.Request, caller ect.Identity, authorization s
 	if authorization != "" {
 		out.Header.Set("Authorization", authorization)
 	}
-	response, err := transport.RoundTrip(out)
+	response, err := pool.send(out)
 	if err != nil && !errors.Is(request.Context().Err(), context.Canceled) ||
 		err == nil && (response.StatusCode < 200 || response.StatusCode > 299) {
 		g.failures.add(host, caller, time.Now())
