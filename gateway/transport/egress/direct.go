@@ -172,9 +172,10 @@ func (c *directConn) exchange(r *http.Request, limit time.Duration) (*http.Respo
 			return nil, err
 		case response.StatusCode == http.StatusSwitchingProtocols:
 			return nil, errSwitching
-		case response.StatusCode >= http.StatusOK:
+		case response.StatusCode < http.StatusContinue || response.StatusCode >= http.StatusOK:
 			c.left = math.MaxInt64
-			return response, c.SetReadDeadline(time.Time{})
+			_ = c.SetReadDeadline(time.Time{}) // it fails if the connection has ended, as reading then does
+			return response, nil
 		}
 	}
 	return nil, errInterim
