@@ -284,15 +284,11 @@ type directBody struct {
 	ctx  context.Context //nolint:containedctx // the request's, as in net/http
 	stop func() bool
 	keep bool
-	shut atomic.Bool // by its reader
 	over atomic.Bool // the connection has another use, or none
 }
 
 // Read implements io.Reader.
 func (b *directBody) Read(p []byte) (int, error) {
-	if b.shut.Load() {
-		return 0, http.ErrBodyReadAfterClose
-	}
 	n, err := b.ReadCloser.Read(p)
 	switch {
 	case err == nil:
@@ -307,7 +303,6 @@ func (b *directBody) Read(p []byte) (int, error) {
 
 // Close implements io.Closer.
 func (b *directBody) Close() error {
-	b.shut.Store(true)
 	b.end(false)
 	return nil
 }
