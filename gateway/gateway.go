@@ -379,6 +379,7 @@ func (g *Gateway) Close() error {
 	g.workers.Close()
 	g.controlReaders.Close()
 	g.cancelWatchers.Close()
+	g.tasks.Flush(context.Background())
 	return nil
 }
 

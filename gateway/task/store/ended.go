@@ -76,13 +76,16 @@ func readEnded(key EntryKey, blob []byte) *Record {
 // Tasks that ended with their first reply are found by name alone. So that their caller
 // can list them too, each replica keeps lists of their names among the replies: one that
 // is being filled, the head, and behind it full lists with numbers. Which replicas have a
-// list is among the entries, written once in a while.
+// list is among the entries, written once in a while. Where replicas share the replies, a
+// list is written before its task is answered; else a moment later, once for all that came
+// meanwhile, and before this process reads it.
 
 const (
 	listSize   = 4       // names in a full list; the head has up to twice as many
 	maxLists   = 1024    // full lists that are read of one replica
 	maxIndexed = 1 << 14 // callers and agents of which this replica keeps lists
 	listHead   = ect.ID("")
+	lateRest   = 250 * time.Millisecond // how much later lists are written that no other replica reads
 )
 
 // endedTask is a task that ended with its first reply, as far as lists show it.
@@ -110,6 +113,35 @@ type recentIndex struct {
 	mu    sync.Mutex
 	of    map[string]*recentTasks
 	swept time.Time
+	late  map[string]*recentTasks // with tasks that are not written yet; nil: there are none
+}
+
+// leave leaves a list to be written later. It reports whether it is the first.
+func (i *recentIndex) leave(group string, recent *recentTasks) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	first := i.late == nil
+	if first {
+		i.late = map[string]*recentTasks{}
+	}
+	i.late[group] = recent
+	return first
+}
+
+// takeLate gives what was left.
+func (i *recentIndex) takeLate() map[string]*recentTasks {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	taken := i.late
+	i.late = nil
+	return taken
+}
+
+// known is the list of a group; nil: there is none.
+func (i *recentIndex) known(group string) *recentTasks {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.of[group]
 }
 
 // find is the list of a group; nil: there are too many.
@@ -144,7 +176,7 @@ func (i *recentIndex) sweep(now time.Time) {
 	maps.DeleteFunc(i.of, func(_ string, one *recentTasks) bool { return now.Sub(one.used) > EndedLife })
 }
 
-// addEnded puts a task on the list. When it returns, other replicas find the task.
+// addEnded puts a task on the list. When it returns, other replicas find the task, if there are any.
 func (s *Store) addEnded(ctx context.Context, rec *Record) {
 	now := s.deps.Now()
 	recent := s.recent.find(rec.Key.Group, now)
@@ -152,15 +184,33 @@ func (s *Store) addEnded(ctx context.Context, rec *Record) {
 		return
 	}
 	recent.mu.Lock()
-	defer recent.mu.Unlock()
 	recent.tasks = append(recent.tasks, endedTask{rec.Key.ID, rec.Task.ContextID, rec.Task.Status.State, now})
 	recent.added++
+	recent.mu.Unlock()
+	if _, shared := s.deps.Replies.(idempotency.ConfirmedStore); shared {
+		s.writeAll(ctx, recent, rec.Key.Group)
+	} else if s.recent.leave(rec.Key.Group, recent) {
+		time.AfterFunc(lateRest, func() { s.Flush(context.WithoutCancel(ctx)) })
+	}
+}
+
+// Flush writes the lists of ended tasks that were left for later.
+func (s *Store) Flush(ctx context.Context) {
+	for group, recent := range s.recent.takeLate() {
+		s.writeAll(ctx, recent, group)
+	}
+}
+
+// writeAll writes what has come to a list, or waits until it is written.
+func (s *Store) writeAll(ctx context.Context, recent *recentTasks, group string) {
+	recent.mu.Lock()
+	defer recent.mu.Unlock()
 	for mine := recent.added; recent.saved < mine; {
 		if recent.busy { // the writer takes along what has come meanwhile
 			recent.written.Wait()
 			continue
 		}
-		s.writeRecent(ctx, recent, rec.Key.Group, now)
+		s.writeRecent(ctx, recent, group, s.deps.Now())
 	}
 }
 
@@ -217,6 +267,9 @@ func listKey(group, replica string, id ect.ID) ect.ReplayKey {
 
 // visitEnded visits the tasks of a group that ended with their first reply.
 func (s *Store) visitEnded(ctx context.Context, group string, visit func(endedTask)) error {
+	if own := s.recent.known(group); own != nil {
+		s.writeAll(ctx, own, group)
+	}
 	replicas, err := s.deps.Entries.List(ctx, kindEnded, group, "", maxPage)
 	if err != nil {
 		return err

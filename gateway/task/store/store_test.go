@@ -4,13 +4,16 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
 
+	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/state"
 	"github.com/aepb/aepb-gateway/gateway/worker"
@@ -288,4 +291,67 @@ func TestIsAlive_StoreAway(t *testing.T) {
 	if gone, err := s.IsOwnerLost(t.Context(), rec); gone || err == nil {
 		t.Errorf("the owner is lost: %v, %v, expected the error of the store", gone, err)
 	}
+}
+
+// counted counts what is kept under names of lists.
+type counted struct {
+	*state.Memory
+
+	lists int
+}
+
+func (c *counted) Finish(ctx context.Context, key ect.ReplayKey, answer []byte, until time.Time) {
+	if strings.HasPrefix(string(key.Issuer), "ended\x00") {
+		c.lists++
+	}
+	c.Memory.Finish(ctx, key, answer, until)
+}
+
+// TestSaveEnded_ListsAreWrittenTogether: a process that is alone writes them a moment later, but reads
+// what it has not written yet, and leaves nothing unwritten at its end.
+func TestSaveEnded_ListsAreWrittenTogether(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const many = 50
+		memory := newMemory(t)
+		replies := &counted{Memory: memory}
+		s := newReplica(t, "here", memory.Entries())
+		s.deps.Replies = replies
+		group := TaskKey("caller", "agent", "").Group
+		save := func(first int) {
+			for n := range many {
+				id := fmt.Sprintf("task-%03d", first+n)
+				rec := &Record{Key: TaskKey("caller", "agent", id), AsTold: AsTold{Saved: &SavedMessage{}}}
+				if err := s.SaveEnded(t.Context(), rec); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		found := func(s *Store) (n int) {
+			if err := s.visitEnded(t.Context(), group, func(endedTask) { n++ }); err != nil {
+				t.Error(err)
+			}
+			return n
+		}
+		save(0)
+		if replies.lists != 0 {
+			t.Errorf("%d lists were written at once", replies.lists)
+		}
+		if n := found(s); n != many || replies.lists > many/listSize+1 {
+			t.Errorf("%d of %d tasks are found, in %d lists", n, many, replies.lists)
+		}
+		save(many)
+		time.Sleep(lateRest + time.Millisecond)
+		synctest.Wait()
+		later := newReplica(t, "here", memory.Entries())
+		later.deps.Replies = replies
+		if n := found(later); n != 2*many {
+			t.Errorf("after a moment %d of %d tasks are written", n, 2*many)
+		}
+		save(2 * many)
+		s.Flush(t.Context())
+		if n := found(later); n != 3*many {
+			t.Errorf("at the end %d of %d tasks are written", n, 3*many)
+		}
+	})
 }

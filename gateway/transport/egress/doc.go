@@ -10,6 +10,7 @@
 // # How to read it
 //
 //   - egress.go: the Guard, its request path and the pool of transports
+//   - direct.go, quiet.go: requests to servers of HTTP/1.1, in the goroutine of the caller
 //   - heard.go: ignores bytes that come after a request has ended
 //   - dial.go: resolve once, check every address, dial a checked one
 //   - grants.go: what the operator has allowed beyond the public internet
@@ -49,6 +50,18 @@
 // information into credentials; its Transport alone does none of that. Allowing
 // by name only ("no IP literals") does not help against names that resolve to
 // private addresses.
+//
+// # Requests in the goroutine of the caller
+//
+// net/http reads and writes each connection of HTTP/1.1 in goroutines of its own. For a small request
+// and its answer their wake-ups cost more than the bytes. So a request whose body is not larger than
+// 16 KiB, to a server that has answered net/http in HTTP/1.1 before, is written and read where it was
+// made. net/http parses the response there too (http.ReadResponse). Everything else is left to
+// its Transport: HTTP/2, larger bodies, bodies of unknown length.
+//
+// A connection that the server has closed, or on which it has sent what was not asked for, is not used
+// again. What was written is not sent a second time. Fuzzing compares each response with what the
+// Transport makes of it. fasthttp was no alternative: it has a parser of its own.
 //
 // # Posts to places that callers name
 //
