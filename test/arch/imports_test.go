@@ -100,6 +100,7 @@ var modules = []thirdParty{
 	{"github.com/spf13", []string{"cmd"}, false, "only the programs have flags"},
 	{"github.com/go-json-experiment/json", []string{"translators", "ect", "gateway/httpapi", "gateway/directory", "gateway/transport/mcp/channel", "gateway/breakers/peers", "lifecycle/compensation", "policy/consensus", "cmd/aepbctl/consensus", "cmd/aepbctl/proof"}, true, "exact reading of what others send: messages, tokens, capability documents, operators' documents and rules, events of other gateways"},
 	{"golang.org/x/sync", []string{"gateway", "cmd"}, false, "only the gateway and the programs start goroutines"},
+	{"golang.org/x/net/http/httpguts", []string{"gateway/transport/egress"}, false, "what a header may hold, as net/http has it, where requests are written"},
 	{"github.com/gowebpki/jcs", []string{"ect"}, true, "canonical bytes are for hashing evidence; in translators it would round numbers"},
 	{"github.com/google/uuid", []string{"ect", "gateway", "cmd"}, true, "for packages that make ids; a translator never does"},
 	{"github.com/a2aproject/a2a-go", []string{"cmd/aepb-gateway/demo", "gateway/transport/a2a"}, false, "we are tested against the SDK, not built from it; but the messages of A2A over gRPC are generated from its schema there"},

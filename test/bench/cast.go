@@ -2,12 +2,14 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"time"
 
@@ -107,12 +109,34 @@ func (c *cast) build(ctx context.Context, dir string) (string, error) {
 	if c.profiles == "" {
 		return devgateway.Build(ctx, dir)
 	}
-	binary := filepath.Join(dir, "aepb-gateway")
-	out, err := exec.CommandContext(ctx, "go", "build", "-tags", "profile", "-o", binary, "github.com/aepb/aepb-gateway/cmd/aepb-gateway").CombinedOutput()
+	binary, overlay := filepath.Join(dir, "aepb-gateway"), filepath.Join(dir, "overlay.json")
+	if err := layOver(overlay); err != nil {
+		return "", err
+	}
+	out, err := exec.CommandContext(ctx, "go", "build", "-overlay", overlay, "-o", binary, program).CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("bench: build: %w\n%s", err, out)
 	}
 	return binary, nil
+}
+
+// program is the gateway.
+const program = "github.com/aepb/aepb-gateway/cmd/aepb-gateway"
+
+// layOver writes an overlay of "go build": the gateway, and the file that has it profiled.
+func layOver(path string) error {
+	_, self, _, ok := runtime.Caller(0)
+	root := filepath.Dir(filepath.Dir(filepath.Dir(self)))
+	if _, err := os.Stat(filepath.Join(root, "go.mod")); !ok || err != nil {
+		return errors.New("bench: --profile compiles the gateway: run it in the repository, with go run ./test/bench")
+	}
+	text, err := json.Marshal(map[string]map[string]string{"Replace": {
+		filepath.Join(root, "cmd", "aepb-gateway", "profile.go"): filepath.Join(root, "test", "bench", "testdata", "profile.go.txt"),
+	}})
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, text, 0o600)
 }
 
 // profiled is the environment of a process that is to be profiled.

@@ -58,7 +58,7 @@
 // measurement: one caller makes all the calls, which the default limits prevent.
 //
 // --profile DIR writes profiles of the CPU, of the allocations and of the waits for locks of each case
-// of the exchange to DIR, for "go tool pprof". The gateway is then built with the tag "profile".
+// of the exchange to DIR, for "go tool pprof". The gateway is then built with one file more.
 //
 // The columns: rps, p50_us and p99_us are seen by the client; cpu_us_per_call
 // and allocs_per_call are those of the case's own process (in direct the MCP

@@ -25,7 +25,8 @@ type rawServer struct {
 
 	answers []string
 	conns   atomic.Int32
-	lost    chan struct{} // gets a value when a client has closed a connection
+	closed  chan struct{} // gets a value when a client has closed a connection
+	done    chan struct{} // gets a value when an answer is written, and the connection closed after the last
 	group   sync.WaitGroup
 }
 
@@ -35,7 +36,7 @@ func newRawServer(t *testing.T, answers ...string) *rawServer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &rawServer{Listener: listener, answers: answers, lost: make(chan struct{}, 64)}
+	s := &rawServer{Listener: listener, answers: answers, closed: make(chan struct{}, 64), done: make(chan struct{}, 64)}
 	s.group.Go(s.serve)
 	t.Cleanup(func() {
 		_ = listener.Close()
@@ -59,16 +60,20 @@ func (s *rawServer) talk(conn net.Conn) {
 	defer func() { _ = conn.Close() }()
 	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
 	in := bufio.NewReader(conn)
-	for _, answer := range s.answers {
+	for i, answer := range s.answers {
 		r, err := http.ReadRequest(in)
 		if err != nil {
-			s.lost <- struct{}{}
+			s.closed <- struct{}{}
 			return
 		}
 		_, _ = io.Copy(io.Discard, r.Body)
 		if _, err := io.WriteString(conn, answer); err != nil {
 			return
 		}
+		if i == len(s.answers)-1 {
+			_ = conn.Close()
+		}
+		s.done <- struct{}{}
 	}
 }
 
@@ -83,7 +88,7 @@ func (s *rawServer) pool(config Config) *pool {
 	return p
 }
 
-func ask(t *testing.T, method, body string) *http.Request {
+func newPost(t *testing.T, method, body string) *http.Request {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, "http://agent.example/mcp", strings.NewReader(body))
 	if err != nil {
@@ -92,8 +97,8 @@ func ask(t *testing.T, method, body string) *http.Request {
 	return r
 }
 
-// asked is the status and the body of a response; failed: there is no whole one.
-func asked(p interface {
+// roundTrip is the status and the body of a response; failed: there is no whole one.
+func roundTrip(p interface {
 	RoundTrip(r *http.Request) (*http.Response, error)
 }, r *http.Request,
 ) (status int, body string, failed error) {
@@ -105,7 +110,7 @@ func asked(p interface {
 	return response.StatusCode, string(whole), errors.Join(err, response.Body.Close())
 }
 
-const okay = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n"
+const good200 = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n"
 
 func TestDirect_ConnectionIsUsedAgain(t *testing.T) {
 	t.Parallel()
@@ -113,14 +118,14 @@ func TestDirect_ConnectionIsUsedAgain(t *testing.T) {
 		answers []string
 		conns   int32
 	}{
-		"length":              {[]string{okay + "good", okay + "good", okay + "good"}, 1},
-		"chunks":              {[]string{"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\ngood\r\n0\r\n\r\n", okay + "good", okay + "good"}, 1},
-		"without a body":      {[]string{"HTTP/1.1 204 No Content\r\n\r\n", okay + "good", okay + "good"}, 1},
+		"length":              {[]string{good200 + "good", good200 + "good", good200 + "good"}, 1},
+		"chunks":              {[]string{"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\ngood\r\n0\r\n\r\n", good200 + "good", good200 + "good"}, 1},
+		"without a body":      {[]string{"HTTP/1.1 204 No Content\r\n\r\n", good200 + "good", good200 + "good"}, 1},
 		"the server ends it":  {[]string{"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 4\r\n\r\ngood"}, 3},
-		"the server says it":  {[]string{"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 4\r\n\r\ngood", okay + "good"}, 3},
-		"unannounced end":     {[]string{okay + "good"}, 3},
-		"more than the reply": {[]string{okay + "good" + okay + "evil", okay + "good"}, 3},
-		"more after a while":  {[]string{"HTTP/1.1 204 No Content\r\n\r\n" + okay + "evil", okay + "good"}, 3},
+		"the server says it":  {[]string{"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 4\r\n\r\ngood", good200 + "good"}, 3},
+		"unannounced end":     {[]string{good200 + "good"}, 3},
+		"more than the reply": {[]string{good200 + "good" + good200 + "evil", good200 + "good"}, 3},
+		"more after a while":  {[]string{"HTTP/1.1 204 No Content\r\n\r\n" + good200 + "evil", good200 + "good"}, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -128,10 +133,10 @@ func TestDirect_ConnectionIsUsedAgain(t *testing.T) {
 			p := s.pool(Config{})
 			defer p.closeIdle(true)
 			for i := range 3 {
-				if _, body, err := asked(p.direct, ask(t, http.MethodPost, "hello")); err != nil || body != "good" && body != "" {
+				if _, body, err := roundTrip(p.direct, newPost(t, http.MethodPost, "hello")); err != nil || body != "good" && body != "" {
 					t.Errorf("request %d: %q, %v", i+1, body, err)
 				}
-				time.Sleep(20 * time.Millisecond) // what the server does beside its answer has come
+				<-s.done
 			}
 			if got := s.conns.Load(); got != c.conns {
 				t.Errorf("there were %d connections, want %d", got, c.conns)
@@ -156,10 +161,9 @@ func TestAttack_ServerAnswersTheNextRequest(t *testing.T) {
 		conns.Add(1)
 		begin := "X: " + strings.Repeat("x", 4000) // of a line that goes on in the next record
 		_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\n"+begin)
-		time.Sleep(20 * time.Millisecond)
 		rest := fmt.Sprintf("\r\nContent-Length: %d\r\n\r\n", size)
 		rest += strings.Repeat("x", size)
-		_, _ = io.WriteString(conn, rest+okay+"evil")
+		_, _ = io.WriteString(conn, rest+good200+"evil")
 		for range 2 { // requests
 			if _, err := http.ReadRequest(out.Reader); err != nil {
 				return
@@ -194,7 +198,7 @@ func TestDirect_RefusedResponses(t *testing.T) {
 		"header without end":     "HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", 4*maxResponseHeader),
 		"many headers":           "HTTP/1.1 200 OK\r\n" + strings.Repeat("X: y\r\n", maxResponseHeader) + "\r\n",
 		"other protocol":         "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n",
-		"interim without end":    strings.Repeat("HTTP/1.1 103 Early Hints\r\n\r\n", maxInformation+1) + okay + "good",
+		"interim without end":    strings.Repeat("HTTP/1.1 103 Early Hints\r\n\r\n", maxInformation+1) + good200 + "good",
 		"two lengths":            "HTTP/1.1 200 OK\r\nContent-Length: 4\r\nContent-Length: 3\r\n\r\ngood",
 		"unknown coding":         "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\ngood",
 		"no response":            "good",
@@ -207,7 +211,7 @@ func TestDirect_RefusedResponses(t *testing.T) {
 			t.Parallel()
 			p := newRawServer(t, answer).pool(Config{})
 			defer p.closeIdle(true)
-			if status, body, err := asked(p.direct, ask(t, http.MethodPost, "hello")); err == nil {
+			if status, body, err := roundTrip(p.direct, newPost(t, http.MethodPost, "hello")); err == nil {
 				t.Errorf("got %d %q", status, body)
 			}
 			if n := p.direct.count; n != 0 {
@@ -219,9 +223,9 @@ func TestDirect_RefusedResponses(t *testing.T) {
 
 func TestDirect_InterimResponsesArePassedOver(t *testing.T) {
 	t.Parallel()
-	p := newRawServer(t, strings.Repeat("HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n", maxInformation)+okay+"good").pool(Config{})
+	p := newRawServer(t, strings.Repeat("HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n", maxInformation)+good200+"good").pool(Config{})
 	defer p.closeIdle(true)
-	if status, body, err := asked(p.direct, ask(t, http.MethodPost, "")); err != nil || status != 200 || body != "good" {
+	if status, body, err := roundTrip(p.direct, newPost(t, http.MethodPost, "")); err != nil || status != 200 || body != "good" {
 		t.Errorf("got %d %q, %v", status, body, err)
 	}
 }
@@ -230,7 +234,7 @@ func TestDirect_HeaderTimeout(t *testing.T) {
 	t.Parallel()
 	p := newRawServer(t, "HTTP/1.1 100 Continue\r\n\r\n", "").pool(Config{HeaderTimeout: 50 * time.Millisecond})
 	defer p.closeIdle(true)
-	_, _, err := asked(p.direct, ask(t, http.MethodPost, ""))
+	_, _, err := roundTrip(p.direct, newPost(t, http.MethodPost, ""))
 	if timeout := net.Error(nil); !errors.As(err, &timeout) || !timeout.Timeout() {
 		t.Errorf("got %v, want a timeout", err)
 	}
@@ -251,7 +255,7 @@ func TestDirect_EndOfTheRequest(t *testing.T) {
 			defer p.closeIdle(true)
 			ctx, cancel := context.WithCancelCause(t.Context())
 			defer cancel(nil)
-			response, err := p.direct.RoundTrip(ask(t, http.MethodPost, "").WithContext(ctx))
+			response, err := p.direct.RoundTrip(newPost(t, http.MethodPost, "").WithContext(ctx))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -267,7 +271,7 @@ func TestDirect_EndOfTheRequest(t *testing.T) {
 				t.Errorf("after that it is %v", err)
 			}
 			_ = response.Body.Close()
-			<-s.lost
+			<-s.closed
 			if took := time.Since(began); took > 5*time.Second {
 				t.Errorf("that took %s", took)
 			}
@@ -278,7 +282,7 @@ func TestDirect_EndOfTheRequest(t *testing.T) {
 // TestDirect_RefusesHeaders: nothing is written as something else than it is.
 func TestDirect_RefusesHeaders(t *testing.T) {
 	t.Parallel()
-	s := newRawServer(t, okay+"good")
+	s := newRawServer(t, good200+"good")
 	p := s.pool(Config{})
 	defer p.closeIdle(true)
 	for name, change := range map[string]func(r *http.Request){
@@ -287,9 +291,9 @@ func TestDirect_RefusesHeaders(t *testing.T) {
 		"no name":         func(r *http.Request) { r.Header[""] = []string{"a"} },
 		"method":          func(r *http.Request) { r.Method = "GET / HTTP/1.1\r\nEvil:" },
 	} {
-		r := ask(t, http.MethodPost, "")
+		r := newPost(t, http.MethodPost, "")
 		change(r)
-		if _, _, err := asked(p.direct, r); err == nil {
+		if _, _, err := roundTrip(p.direct, r); err == nil {
 			t.Errorf("%s: it was sent", name)
 		}
 	}
@@ -301,11 +305,11 @@ func TestDirect_RefusesHeaders(t *testing.T) {
 // TestDirect_IdleConnectionsAreBounded in number and in time, and given up with their pool.
 func TestDirect_IdleConnectionsAreBounded(t *testing.T) {
 	t.Parallel()
-	s := newRawServer(t, okay+"good", okay+"good")
+	s := newRawServer(t, good200+"good", good200+"good")
 	p := s.pool(Config{MaxIdlePerHost: 2, IdleTimeout: 100 * time.Millisecond})
 	var open []io.ReadCloser
 	for range 4 {
-		response, err := p.direct.RoundTrip(ask(t, http.MethodPost, ""))
+		response, err := p.direct.RoundTrip(newPost(t, http.MethodPost, ""))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -315,14 +319,14 @@ func TestDirect_IdleConnectionsAreBounded(t *testing.T) {
 		_, _ = io.Copy(io.Discard, body)
 	}
 	for range 4 { // two for want of space at once, two later
-		<-s.lost
+		<-s.closed
 	}
 	p.direct.mu.Lock()
 	if p.direct.count != 0 || len(p.direct.idle) != 0 || p.direct.sweeper != nil {
 		t.Errorf("%d wait, %v", p.direct.count, p.direct.idle)
 	}
 	p.direct.mu.Unlock()
-	response, err := p.direct.RoundTrip(ask(t, http.MethodPost, ""))
+	response, err := p.direct.RoundTrip(newPost(t, http.MethodPost, ""))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -333,7 +337,7 @@ func TestDirect_IdleConnectionsAreBounded(t *testing.T) {
 	if p.direct.count != 0 {
 		t.Error("its connection waits for another request")
 	}
-	<-s.lost
+	<-s.closed
 }
 
 // TestAttack_ServerAnswersWithoutReading: a server that answers at once and reads nothing more holds no
@@ -361,7 +365,7 @@ func TestAttack_ServerAnswersWithoutReading(t *testing.T) {
 	for _, size := range []int{largestDirect, largestDirect + 1, 8 << 20} {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
-		response, err := p.send(ask(t, http.MethodPost, strings.Repeat("x", size)).WithContext(ctx))
+		response, err := p.send(newPost(t, http.MethodPost, strings.Repeat("x", size)).WithContext(ctx))
 		if err != nil || response.StatusCode != http.StatusRequestEntityTooLarge {
 			t.Errorf("%d bytes: %v, %v", size, response, err)
 		}
@@ -390,7 +394,7 @@ func TestSuits_WhatIsSentDirectly(t *testing.T) {
 		"coded":            {func(r *http.Request) { r.TransferEncoding = []string{"chunked"} }, false},
 		"HTTP/2":           {func(r *http.Request) { r.ProtoMajor = 2 }, false},
 	} {
-		r := ask(t, http.MethodPost, "hello")
+		r := newPost(t, http.MethodPost, "hello")
 		c.change(r)
 		if got := suits(r); got != c.want {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
@@ -401,7 +405,7 @@ func TestSuits_WhatIsSentDirectly(t *testing.T) {
 // FuzzDirect_SameAsNetHTTP: a response means the same as to net/http, or is refused.
 func FuzzDirect_SameAsNetHTTP(f *testing.F) {
 	for _, answer := range []string{
-		okay + "good", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\ngood\r\n0\r\nX: y\r\n\r\n",
+		good200 + "good", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\ngood\r\n0\r\nX: y\r\n\r\n",
 		"HTTP/1.0 200 OK\r\n\r\nuntil the end", "HTTP/1.1 204 No Content\r\nContent-Length: 4\r\n\r\ngood",
 		"HTTP/1.1 304 Not Modified\r\nContent-Length: 4\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
 		"HTTP/1.1 0 \r\n\r\n0", "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 500 No\r\nContent-Length: +1\r\n\r\nx", "HTTP/1.1 200 OK\nContent-Length: 1\n\nx", "HTTP/1.1 200 OK\r\n X: y\r\n\r\n",
@@ -435,7 +439,7 @@ func FuzzDirect_SameAsNetHTTP(f *testing.F) {
 			}
 			p.transport.DialContext, p.direct.dial = dial, dial
 			r := &http.Request{Method: method, URL: at, Header: http.Header{}, Body: io.NopCloser(bytes.NewReader([]byte("hello"))), ContentLength: 5}
-			return asked(tripper(send(p)), r.WithContext(t.Context()))
+			return roundTrip(tripper(send(p)), r.WithContext(t.Context()))
 		}
 		status, body, err := outcome(func(p *pool) func(*http.Request) (*http.Response, error) { return p.transport.RoundTrip })
 		gotStatus, gotBody, gotErr := outcome(func(p *pool) func(*http.Request) (*http.Response, error) { return p.direct.RoundTrip })

@@ -52,15 +52,13 @@ func Watch() error {
 	if err := pprof.StartCPUProfile(cpu); err != nil {
 		return errors.Join(err, cpu.Close())
 	}
-	asked := make(chan os.Signal, 1)
-	signal.Notify(asked, syscall.SIGUSR1)
-	go func() { // ends with the process
-		<-asked
+	requested, _ := signal.NotifyContext(context.Background(), syscall.SIGUSR1) // for the life of the process
+	context.AfterFunc(requested, func() {
 		pprof.StopCPUProfile()
 		if err := errors.Join(cpu.Close(), write("allocs", path+allocsEnd), write("mutex", path+mutexEnd)); err != nil {
 			fmt.Fprintln(os.Stderr, "profile:", err)
 		}
-	}()
+	})
 	return nil
 }
 
@@ -92,7 +90,7 @@ func Collect(ctx context.Context, pid int, path string) error {
 		case <-look.C:
 		case <-ctx.Done():
 			look.Stop()
-			return fmt.Errorf("profile: process %d has not written %s: was it built with the tag profile?", pid, path+mutexEnd)
+			return fmt.Errorf("profile: process %d has not written %s: does it call Watch?", pid, path+mutexEnd)
 		}
 	}
 }
