@@ -160,7 +160,7 @@ func (out *Server) stop(ctx context.Context, servers []*http.Server, endCalls, e
 	var errs []error
 	if within.Err() != nil {
 		out.config.Logger.WarnContext(ctx, "the grace is over: work that is left fails on record, and its callers are told")
-		errs = append(errs, out.gateway.Close())
+		errs = append(errs, out.gateway.Close()) //nolint:contextcheck // what it writes is not bound to the end of a call
 		last, cancelLast := context.WithTimeout(ctx, lastAnswers)
 		defer cancelLast()
 		within = last

@@ -44,7 +44,7 @@ func Watch() error {
 	if err := os.Remove(path + mutexEnd); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	cpu, err := os.Create(path + cpuEnd) //nolint:gosec // the benchmark chose it
+	cpu, err := os.Create(path + cpuEnd)
 	if err != nil {
 		return err
 	}
@@ -64,7 +64,7 @@ func Watch() error {
 
 // write writes a profile, which is whole when its name is there.
 func write(name, path string) error {
-	file, err := os.Create(path + ".part") //nolint:gosec // the benchmark chose it
+	file, err := os.Create(path + ".part")
 	if err != nil {
 		return err
 	}
