@@ -328,7 +328,7 @@ func newAdmitWorld(t *testing.T) *admitWorld {
 	w.agent.id = w.server.ID
 	w.others = ect.Record{
 		Compact: "h.p.s", ID: ect.NewID(), Workflow: string(ect.NewID()), Issuer: w.server.ID, Audience: []string{string(w.self.ID)}, Act: "send_task",
-		Parents: []ect.ID{}, Until: w.now.Add(time.Hour), Members: []ect.Identity{w.server.ID},
+		Parents: []ect.ID{}, Until: w.now().Add(time.Hour), Members: []ect.Identity{w.server.ID},
 	}
 	if err := w.memory.Put(t.Context(), w.others); err != nil {
 		t.Fatal(err)
@@ -345,7 +345,7 @@ func (w *admitWorld) claimed() ect.Claims {
 
 func (w *admitWorld) signed(by *ecttest.Party, c ect.Claims) string {
 	w.t.Helper()
-	token, err := by.Signer(w.t, func() time.Time { return w.now }).Sign(c)
+	token, err := by.Signer(w.t, func() time.Time { return w.now() }).Sign(c)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -548,7 +548,7 @@ func (m *spoiledMessage) sendAgain(first problem.Problem) string {
 // used. It uses them up.
 func (m *spoiledMessage) tokenState() string {
 	verifier, err := ect.NewVerifier(ect.VerifierDeps{
-		Keys: ecttest.KeysOf(m.caller, m.self, m.server), Replay: m.memory, Audience: []string{string(m.self.ID)}, Now: func() time.Time { return m.now },
+		Keys: ecttest.KeysOf(m.caller, m.self, m.server), Replay: m.memory, Audience: []string{string(m.self.ID)}, Now: func() time.Time { return m.now() },
 	})
 	if err != nil {
 		m.t.Fatal(err)

@@ -48,7 +48,7 @@ func exchange(b *testing.B, settings gateway.Settings) {
 			}
 			calls = append(calls, token.Compact())
 		}
-		env.now = time.Now().Add(time.Duration(b.N) * time.Millisecond)
+		env.setNow(time.Now().Add(time.Duration(b.N) * time.Millisecond))
 		b.StartTimer()
 		for _, token := range calls {
 			if _, err := env.Exchange(b.Context(), env.call(addBody, token)); err != nil {
@@ -102,7 +102,7 @@ func BenchmarkCheckpoint_WithAndWithout(b *testing.B) {
 				}
 				d.Blobs = blobs
 			})
-			env.now = time.Now()
+			env.setNow(time.Now())
 			const batch = 100 // as many as one caller may have made in a workflow at once
 			for b.Loop() {
 				b.StopTimer()
@@ -115,7 +115,7 @@ func BenchmarkCheckpoint_WithAndWithout(b *testing.B) {
 					b.Fatal(err)
 				}
 				body := `{"jsonrpc":"2.0","id":7,"method":"SendMessage","params":{"message":{"messageId":"m1","role":"ROLE_USER","parts":[{"data":{"skill":"` + tool + `","input":{"id":"b1","guest":"Ada"}}}]}}}`
-				env.now = env.now.Add(time.Minute)
+				env.setNow(env.now().Add(time.Minute))
 				b.StartTimer()
 				for range batch {
 					call := env.call(body)

@@ -160,7 +160,7 @@ func (b *bookingGateway) request(t *testing.T, who *ecttest.Party, to ect.ID, ca
 	ext := ect.Ext{}
 	ext.SetString(ect.ExtATDReason, "the trip is off")
 	ext.SetBool(ect.ExtCascade, cascade)
-	token, err := who.Signer(t, func() time.Time { return b.now }).Sign(ect.Claims{
+	token, err := who.Signer(t, func() time.Time { return b.now() }).Sign(ect.Claims{
 		Audience: []string{string(b.self.ID)}, Workflow: b.wid, Act: ect.ActRollbackRequest, Parents: []ect.ID{to}, Ext: ext,
 	})
 	if err != nil {

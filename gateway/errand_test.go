@@ -128,7 +128,7 @@ func TestErrand_ReplyInStream(t *testing.T) {
 							whole.Add([]byte("more"))
 						}
 						request := claims(t, b.agent.tokens[len(b.agent.tokens)-1][0])
-						token, err := b.server.Signer(t, func() time.Time { return b.now }).Sign(ect.Claims{
+						token, err := b.server.Signer(t, func() time.Time { return b.now() }).Sign(ect.Claims{
 							Audience: []string{string(b.self.ID)}, Workflow: wid, Act: "add", Parents: []ect.ID{request.ID}, OutputHash: whole.Sum(),
 						})
 						if err != nil {
@@ -196,7 +196,7 @@ func TestErrand_SentAgain(t *testing.T) {
 	})
 	wid, start := b.begin(t)
 	e := gateway.Errand{
-		Agent: "calculator", Lineage: attest.Lineage{Workflow: wid, Parents: []ect.ID{start.ID}}, ID: ect.NewID(), At: b.now,
+		Agent: "calculator", Lineage: attest.Lineage{Workflow: wid, Parents: []ect.ID{start.ID}}, ID: ect.NewID(), At: b.now(),
 		Message: &canonical.Message{Op: canonical.OpInvoke, Phase: canonical.PhaseRequest, Body: &canonical.Invoke{
 			Call: &canonical.Call{Name: "add", Args: json.RawMessage(`{"a":1,"b":2}`)},
 		}},
@@ -206,7 +206,7 @@ func TestErrand_SentAgain(t *testing.T) {
 		if _, err := b.Errand(t.Context(), e); err != nil {
 			t.Fatal(err)
 		}
-		b.now = b.now.Add(time.Second)
+		b.setNow(b.now().Add(time.Second))
 	}
 	for i, tokens := range b.agent.tokens {
 		if tokens[0] != b.agent.tokens[0][0] || string(b.agent.bodies[i]) != string(b.agent.bodies[0]) || claims(t, tokens[0]).ID != e.ID {

@@ -227,7 +227,7 @@ func TestECT_ForeignTokenWithGatewaysJTI(t *testing.T) {
 	ours := claims(t, answer.Evidence[0])
 	send := func(body, workflow string, c ect.Claims) error {
 		c.Audience, c.Workflow, c.OutputHash = []string{string(b.self.ID)}, workflow, ect.Hash([]byte(body))
-		token, err := b.caller.Signer(t, func() time.Time { return b.now }).Sign(c)
+		token, err := b.caller.Signer(t, func() time.Time { return b.now() }).Sign(c)
 		if err != nil {
 			t.Fatal(err)
 		}

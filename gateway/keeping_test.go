@@ -151,7 +151,7 @@ func TestTaskEnd_SurvivesConcurrentWrite(t *testing.T) {
 			t.Fatalf("there is no record: %v", err)
 		}
 		value := []byte(strings.Replace(string(entry.Value), `{"Form":1`, `{"Form":1,"Pushes":true`, 1))
-		if _, ok, err := b.memory.Entries().Swap(t.Context(), key, entry.Revision, value, b.now.Add(time.Hour)); err != nil || !ok {
+		if _, ok, err := b.memory.Entries().Swap(t.Context(), key, entry.Revision, value, b.now().Add(time.Hour)); err != nil || !ok {
 			t.Fatal(ok, err)
 		}
 		close(b.agent.gate)

@@ -22,7 +22,7 @@ import (
 func (b *fixture) change(t testing.TB, wid string, start ect.ID, step hitl.Step, roles ...string) (approval.Level, error) {
 	t.Helper()
 	return b.Parts().Levels.Change(t.Context(), wid, approval.Order{
-		Event: hitl.StandingEvent{Step: step, At: b.now, By: "boss", Reason: "seen", Roles: roles},
+		Event: hitl.StandingEvent{Step: step, At: b.now(), By: "boss", Reason: "seen", Roles: roles},
 		After: attest.Lineage{Workflow: wid, Parents: []ect.ID{start}},
 	})
 }
@@ -90,11 +90,11 @@ func TestLevel_PauseBecomesAStop(t *testing.T) {
 	if _, err := b.change(t, wid, start.ID, hitl.Pause); err != nil {
 		t.Fatal(err)
 	}
-	b.now = b.now.Add(hitl.MaxPause - time.Second)
+	b.setNow(b.now().Add(hitl.MaxPause - time.Second))
 	if got := b.Parts().Levels.Of(wid).Mode; got != hitl.Paused {
 		t.Errorf("a second before: %s", got)
 	}
-	b.now = b.now.Add(time.Second)
+	b.setNow(b.now().Add(time.Second))
 	if _, err := b.Exchange(t.Context(), b.call(addBody, b.task(t, wid, addBody, start.ID))); !isAtLevel(err, true) {
 		t.Errorf("a day later: %v", err)
 	}
@@ -180,7 +180,7 @@ func TestLevel_HoldsAGrantedCall(t *testing.T) {
 			b := timed(t, hitl.Config{}, func(d *gateway.Deps) { d.Network.Callbacks = callbacks })
 			id := b.park(t)
 			wid := b.onlyApproval(t).Origin.Workflow
-			b.now = time.Now()
+			b.setNow(time.Now())
 			if _, err := b.change(t, wid, b.onlyApproval(t).Origin.Gated, step); err != nil {
 				t.Fatal(err)
 			}

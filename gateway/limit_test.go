@@ -136,8 +136,8 @@ func TestRefusals_SampledOncePerSecond(t *testing.T) {
 	if len(w.tokens) != 1 || w.refusals(t, b.caller.ID) != 1 {
 		t.Fatalf("the first second: %d tokens", len(w.tokens))
 	}
-	began := b.now
-	b.now = b.now.Add(time.Second)
+	began := b.now()
+	b.setNow(b.now().Add(time.Second))
 	b.exhaust(t, q) // a second's worth
 	b.flood(t, q, 7)
 	if len(w.tokens) != 2 || w.refusals(t, b.caller.ID) != 501 {

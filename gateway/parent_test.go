@@ -21,7 +21,7 @@ func (b *fixture) translated(t *testing.T, who *ecttest.Party, body string, n in
 	t.Helper()
 	workflow, parents := string(ect.NewID()), []ect.ID(nil)
 	for range n {
-		token, err := who.Signer(t, func() time.Time { return b.now }).Sign(ect.Claims{
+		token, err := who.Signer(t, func() time.Time { return b.now() }).Sign(ect.Claims{
 			Audience: []string{string(b.self.ID)}, Workflow: workflow, Act: ect.ActTranslate, Parents: parents, OutputHash: ect.Hash([]byte(body)),
 			Ext: ect.Ext{ect.ExtSourceProtocol: []byte(`"a2a-v1"`), ect.ExtDestProtocol: []byte(`"mcp-v1"`), ect.ExtGatewayID: []byte(strconv.Quote(string(who.ID)))},
 		})
@@ -85,7 +85,7 @@ func TestNamedParent_HopsOfItsPathCount(t *testing.T) {
 func TestNamedParent_AmbiguousIDIsRefused(t *testing.T) {
 	t.Parallel()
 	b := newFixture(t, gateway.Settings{}, policy.Rules{Open: true})
-	id, workflow, until := ect.NewID(), string(ect.NewID()), b.now.Add(time.Hour)
+	id, workflow, until := ect.NewID(), string(ect.NewID()), b.now().Add(time.Hour)
 	put := func(issuer ect.Identity, audience ...string) {
 		t.Helper()
 		record := ect.Record{Compact: "h.p." + string(issuer[len(issuer)-1:]), ID: id, Workflow: workflow, Issuer: issuer, Audience: audience, Act: "act", Parents: []ect.ID{ect.NewID()}, Until: until}
@@ -134,7 +134,7 @@ func TestAttack_HopsBehindAListedPrefix(t *testing.T) {
 			c := claims(t, token)
 			record := ect.Record{
 				Compact: token, ID: c.ID, Workflow: c.Workflow, Issuer: c.Issuer, Audience: []string{string(b.caller.ID)}, Act: c.Act,
-				Parents: c.Parents, Until: b.now.Add(time.Hour), Members: []ect.Identity{b.caller.ID},
+				Parents: c.Parents, Until: b.now().Add(time.Hour), Members: []ect.Identity{b.caller.ID},
 			}
 			if err := b.memory.Put(t.Context(), record); err != nil {
 				t.Fatal(err)
@@ -191,7 +191,7 @@ func TestAncestors_TooLargeForTheNextGateway(t *testing.T) {
 		for n := range tc.audience {
 			audience = append(audience, "spiffe://example.com/agents/one-of-many/"+strconv.Itoa(n))
 		}
-		token, err := b.caller.Signer(t, func() time.Time { return b.now }).Sign(ect.Claims{
+		token, err := b.caller.Signer(t, func() time.Time { return b.now() }).Sign(ect.Claims{
 			Audience: audience, Workflow: string(ect.NewID()), Act: "send_task", OutputHash: ect.Hash([]byte(addBody)),
 		})
 		if err != nil {

@@ -565,7 +565,7 @@ func TestRefusal_OfNextGatewayDuringTaskReply(t *testing.T) {
 			ext.SetString(ect.ExtSourceProtocol, "a2a-v1")
 			ext.SetString(ect.ExtDestProtocol, "a2a-v1")
 			ext.SetString(ect.ExtGatewayID, string(who.ID))
-			token, err := who.Signer(t, func() time.Time { return b.now }).Sign(ect.Claims{
+			token, err := who.Signer(t, func() time.Time { return b.now() }).Sign(ect.Claims{
 				Audience: []string{string(audience)}, Workflow: workflow, Act: ect.ActTranslate, Parents: parents, OutputHash: ect.Hash(body), Ext: ext,
 			})
 			if err != nil {

@@ -158,18 +158,23 @@ type fixture struct {
 	server  *ecttest.Party
 	memory  *state.Memory
 	entries entries
-	now     time.Time
-	clock   func() time.Time // nil: it is always now
+	instant atomic.Pointer[time.Time] // of its clock
+	clock   func() time.Time          // nil: it is always now
 }
+
+func (b *fixture) now() time.Time { return *b.instant.Load() }
+
+func (b *fixture) setNow(instant time.Time) { b.instant.Store(&instant) }
 
 func newFixture(t testing.TB, settings gateway.Settings, rules policy.Rules, edits ...func(*gateway.Deps)) *fixture {
 	t.Helper()
 	b := &fixture{
-		agent: &agent{}, now: time.Now(),
+		agent:  &agent{},
 		caller: ecttest.NewParty(t, "spiffe://example.com/client"),
 		self:   ecttest.NewParty(t, "spiffe://example.com/gateway"),
 		server: ecttest.NewParty(t, "spiffe://example.com/agents/calculator"),
 	}
+	b.setNow(time.Now())
 	must := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -180,7 +185,7 @@ func newFixture(t testing.TB, settings gateway.Settings, rules policy.Rules, edi
 		if b.clock != nil {
 			return b.clock()
 		}
-		return b.now
+		return b.now()
 	}
 	logger := slog.New(slog.DiscardHandler)
 	memory, err := state.New(state.Config{}, state.Deps{Now: clock})
@@ -231,7 +236,7 @@ func newFixture(t testing.TB, settings gateway.Settings, rules policy.Rules, edi
 // meanwhile. It is made before there is such work.
 func (b *fixture) advance() (advance func(time.Duration)) {
 	var ahead atomic.Int64
-	start := b.now
+	start := b.now()
 	b.clock = func() time.Time { return start.Add(time.Duration(ahead.Load())) }
 	return func(by time.Duration) { ahead.Add(int64(by)) }
 }
@@ -261,7 +266,7 @@ func (b *fixture) translate(t *testing.T, body string) transport.Call {
 
 func (b *fixture) source(t *testing.T, body string, parents []ect.ID) string {
 	t.Helper()
-	token, err := b.caller.Signer(t, func() time.Time { return b.now }).Sign(ect.Claims{
+	token, err := b.caller.Signer(t, func() time.Time { return b.now() }).Sign(ect.Claims{
 		Audience: []string{string(b.self.ID)}, Workflow: string(ect.NewID()), Act: "send_task",
 		Parents: parents, OutputHash: ect.Hash([]byte(body)),
 	})

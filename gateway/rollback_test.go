@@ -89,7 +89,7 @@ func TestRollback_SameRequest(t *testing.T) {
 		b.clock = time.Now
 		b.opened(t)
 		made := b.does(t, "create_booking", `{"guest":"Ada"}`)
-		b.now = time.Now()
+		b.setNow(time.Now())
 		token := b.request(t, b.caller, made.ID, false)
 		first, err := b.rollBack(t, b.caller, token)
 		if err != nil {
@@ -105,7 +105,7 @@ func TestRollback_SameRequest(t *testing.T) {
 		}
 		forged := claims(t, token)
 		forged.Ext.SetBool(ect.ExtCascade, true)
-		other, err := b.caller.Signer(t, func() time.Time { return b.now }).Sign(forged)
+		other, err := b.caller.Signer(t, func() time.Time { return b.now() }).Sign(forged)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -205,7 +205,7 @@ func TestRollback_LostAnswer(t *testing.T) {
 			return err
 		}
 		before := len(b.agent.bodies)
-		b.now = time.Now()
+		b.setNow(time.Now())
 		if result := b.undoes(t, made.ID, false); statusOf(result) != "completed" {
 			t.Errorf("the result is %s", statusOf(result))
 		}
@@ -226,7 +226,7 @@ func TestRollback_Overdue(t *testing.T) {
 		b.opened(t)
 		made := b.does(t, "create_booking", `{"guest":"Ada"}`)
 		b.hotel.fail = func(string) error { return &transport.TimeoutError{Agent: "calculator"} }
-		b.now = time.Now()
+		b.setNow(time.Now())
 		token := b.request(t, b.caller, made.ID, false)
 		var waits *problem.WaitingError
 		if _, err := b.rollBack(t, b.caller, token); !errors.As(err, &waits) {
@@ -385,7 +385,7 @@ func TestRollback_ReplicaLostAtEachWrite(t *testing.T) {
 				store.left = left
 				store.mu.Unlock()
 				sent := len(first.agent.bodies)
-				first.now = time.Now()
+				first.setNow(time.Now())
 				token := first.request(t, first.caller, made.ID, true)
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				_, _ = first.rollBack(t, first.caller, token)
@@ -396,7 +396,7 @@ func TestRollback_ReplicaLostAtEachWrite(t *testing.T) {
 				}
 				ends++
 				time.Sleep(2 * time.Minute)
-				second.now = time.Now()
+				second.setNow(time.Now())
 				answer, err := second.rollBack(t, second.caller, token)
 				if err != nil { // the request itself was unanswered, or its token is used up by now: the caller signs another one
 					answer, err = second.rollBack(t, second.caller, second.request(t, second.caller, made.ID, true))
@@ -461,7 +461,7 @@ func TestRollback_ContentIsOver(t *testing.T) {
 		b.Apply(gateway.Settings{CheckpointTTL: time.Minute})
 		b.does(t, "rename_guest", `{"id":"b1","guest":"Grace"}`)
 		time.Sleep(10 * time.Minute)
-		b.now = time.Now()
+		b.setNow(time.Now())
 		result := b.undoes(t, first.ID, true)
 		if statusOf(result) != "partial" || string(result.Ext[ect.ExtCascaded]) != `[{"agent":"calculator","status":"escalated"}]` || len(b.hotel.booked) != 0 {
 			t.Errorf("the result is %s with %s, booked %v", statusOf(result), result.Ext[ect.ExtCascaded], b.hotel.booked)
@@ -481,7 +481,7 @@ func TestCheckpoint_RefusedIsNotSent(t *testing.T) {
 	for range checkpoint.Burst {
 		b.last = start
 		b.does(t, "create_booking", `{"guest":"Ada"}`)
-		b.now = b.now.Add(10 * time.Millisecond) // within the limit of calls
+		b.setNow(b.now().Add(10 * time.Millisecond)) // within the limit of calls
 	}
 	b.last = start
 	call := b.call(`{"jsonrpc":"2.0","id":7,"method":"SendMessage","params":{"message":{"messageId":"m1","role":"ROLE_USER","parts":[{"data":{"skill":"create_booking","input":{"guest":"Ada"}}}]}}}`)

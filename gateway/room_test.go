@@ -38,7 +38,7 @@ const begun = `{"configuration":{"returnImmediately":true},"message":{"messageId
 func (b *fixture) later(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
-	b.now = b.now.Add(d)
+	b.setNow(b.now().Add(d))
 }
 
 func (b *fixture) refusedForSpace(t *testing.T) {

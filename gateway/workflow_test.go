@@ -34,7 +34,7 @@ func (b *fixture) begin(t *testing.T) (wid string, start ect.Claims) {
 // task signs a task of the caller in a workflow.
 func (b *fixture) task(t *testing.T, wid, body string, parents ...ect.ID) string {
 	t.Helper()
-	token, err := b.caller.Signer(t, func() time.Time { return b.now }).Sign(ect.Claims{
+	token, err := b.caller.Signer(t, func() time.Time { return b.now() }).Sign(ect.Claims{
 		Audience: []string{string(b.self.ID)}, Workflow: wid, Act: "send_task", Parents: parents, OutputHash: ect.Hash([]byte(body)),
 	})
 	if err != nil {
@@ -103,7 +103,7 @@ func TestWorkflow_OfCallersWithoutTokens(t *testing.T) {
 	if r.Status != string(workflow.StatusSuccess) || len(r.Steps) != 1 || r.Steps[0].State != workflow.Done || r.Steps[0].Kind != workflow.KindIntent || r.Steps[0].Caller != b.caller.ID || r.Starter != b.caller.ID || r.Expected != 2 {
 		t.Errorf("the report is %+v", r)
 	}
-	b.now = b.now.Add(5 * time.Second)
+	b.setNow(b.now().Add(5 * time.Second))
 	status, compact, err := b.Parts().Workflows.Complete(t.Context(), identity.Caller{Peer: b.caller.Peer()}, "", wid, "")
 	if err != nil || status != workflow.StatusSuccess {
 		t.Fatal(status, err)
@@ -180,7 +180,7 @@ func TestWorkflow_BegunByItsOwnToken(t *testing.T) {
 	boundary := func(act ect.Act, wid, named string, ext ect.Ext, parents ...ect.ID) string {
 		t.Helper()
 		ext.SetString(ect.ExtWorkflowID, named)
-		token, err := b.caller.Signer(t, func() time.Time { return b.now }).Sign(ect.Claims{
+		token, err := b.caller.Signer(t, func() time.Time { return b.now() }).Sign(ect.Claims{
 			Audience: []string{string(b.self.ID)}, Workflow: wid, Act: act, Parents: parents, Ext: ext,
 		})
 		if err != nil {
@@ -198,7 +198,7 @@ func TestWorkflow_BegunByItsOwnToken(t *testing.T) {
 	if err != nil || !started || record.By != b.caller.ID || record.Start != claims(t, start).ID {
 		t.Fatalf("it is on record as %+v, %v, %v", record, started, err)
 	}
-	foreign, err := b.server.Signer(t, func() time.Time { return b.now }).Sign(ect.Claims{
+	foreign, err := b.server.Signer(t, func() time.Time { return b.now() }).Sign(ect.Claims{
 		Audience: []string{string(b.self.ID)}, Workflow: wid, Act: ect.ActWorkflowComplete, Parents: []ect.ID{claims(t, start).ID},
 		Ext: ect.Ext{ect.ExtWorkflowID: []byte(`"` + wid + `"`), ect.ExtTerminalStatus: []byte(`"failed"`)},
 	})
@@ -206,7 +206,7 @@ func TestWorkflow_BegunByItsOwnToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	verifier, err := ect.NewVerifier(ect.VerifierDeps{
-		Keys: ecttest.KeysOf(b.server), Replay: ecttest.NewReplay(), Audience: []string{string(b.self.ID)}, Now: func() time.Time { return b.now },
+		Keys: ecttest.KeysOf(b.server), Replay: ecttest.NewReplay(), Audience: []string{string(b.self.ID)}, Now: func() time.Time { return b.now() },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -275,7 +275,7 @@ func TestWorkflow_Errors(t *testing.T) {
 			b.agent.fail, b.agent.result = tc.fail, tc.result
 			if refused, ok := errors.AsType[*transport.RefusedError](tc.fail); ok {
 				for range tc.upstream {
-					token, err := b.server.Signer(t, func() time.Time { return b.now }).Sign(ect.Claims{
+					token, err := b.server.Signer(t, func() time.Time { return b.now() }).Sign(ect.Claims{
 						Audience: []string{string(b.self.ID)}, Workflow: wid, Act: ect.ActTranslateError, Parents: []ect.ID{ect.NewID()},
 						Ext: ect.Ext{ect.ExtError: []byte(`"policy_violation"`), ect.ExtSourceProtocol: []byte(`"a2a-v1"`), ect.ExtDestProtocol: []byte(`"mcp-v1"`)},
 					})
@@ -359,7 +359,7 @@ func TestAttack_WorkflowsOfOthers(t *testing.T) {
 	stolen := string(ect.NewID())
 	ext := ect.Ext{}
 	ext.SetString(ect.ExtWorkflowID, stolen)
-	token, err := b.server.Signer(t, func() time.Time { return b.now }).Sign(ect.Claims{Audience: []string{string(b.self.ID)}, Workflow: stolen, Act: ect.ActWorkflowStart, Ext: ext})
+	token, err := b.server.Signer(t, func() time.Time { return b.now() }).Sign(ect.Claims{Audience: []string{string(b.self.ID)}, Workflow: stolen, Act: ect.ActWorkflowStart, Ext: ext})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -389,7 +389,7 @@ func TestWorkflow_GraphRules(t *testing.T) {
 			}
 			return token.Compact()
 		}
-		root, elsewhere := sign(wid, "", b.now), sign(other, "", b.now)
+		root, elsewhere := sign(wid, "", b.now()), sign(other, "", b.now())
 		for _, token := range []string{root, elsewhere} {
 			if _, err := b.Exchange(t.Context(), b.call(addBody, token)); err != nil {
 				t.Fatal(err)
@@ -400,10 +400,10 @@ func TestWorkflow_GraphRules(t *testing.T) {
 			token  string
 			reason ect.Reason
 		}{
-			"an unknown parent":    {sign(wid, "", b.now, known, ect.NewID()), ect.ReasonGraphParent},
-			"a younger parent":     {sign(wid, "", b.now.Add(-time.Minute), known), ect.ReasonGraphTime},
-			"of another workflow":  {sign(wid, "", b.now, known, claims(t, elsewhere).ID), ect.ReasonGraphWorkflow},
-			"a parent that is old": {sign(wid, "", b.now, known), ""},
+			"an unknown parent":    {sign(wid, "", b.now(), known, ect.NewID()), ect.ReasonGraphParent},
+			"a younger parent":     {sign(wid, "", b.now().Add(-time.Minute), known), ect.ReasonGraphTime},
+			"of another workflow":  {sign(wid, "", b.now(), known, claims(t, elsewhere).ID), ect.ReasonGraphWorkflow},
+			"a parent that is old": {sign(wid, "", b.now(), known), ""},
 		} {
 			_, err := b.Exchange(t.Context(), b.call(addBody, tc.token))
 			invalid, ok := errors.AsType[*ect.InvalidError](err)
@@ -415,8 +415,8 @@ func TestWorkflow_GraphRules(t *testing.T) {
 				t.Errorf("%q, %s: got %v, expected it to be taken", rule, name, err)
 			}
 		}
-		along := sign(wid, "", b.now, known)
-		if _, err := b.Exchange(t.Context(), b.call(addBody, sign(wid, "", b.now, claims(t, along).ID), along)); err != nil {
+		along := sign(wid, "", b.now(), known)
+		if _, err := b.Exchange(t.Context(), b.call(addBody, sign(wid, "", b.now(), claims(t, along).ID), along)); err != nil {
 			t.Errorf("%q: a parent that came along: %v", rule, err)
 		}
 	}
