@@ -207,7 +207,7 @@ chaos: redis ## three replicas under load while gateways and Redis die: no calle
 	$(GO) run ./test/chaos $(if $(SHORT),--time 20s)
 	AEPB_SEEDS=$(if $(SHORT),1000,10000) $(GO) test -count=1 -run Simulation ./gateway/breakers
 	AEPB_ROUNDS=$(if $(SHORT),500,100000) $(GO) test -count=1 -timeout 4h -run Simulation_ManyRounds ./gateway/consensus
-	AEPB_STEPS=1000000 $(GO) test -count=1 -run Twin ./lifecycle/... ./policy/hitl ./gateway/task/execution
+	AEPB_STEPS=$(if $(SHORT),100000,1000000) $(GO) test -count=1 -run Twin ./lifecycle/... ./policy/hitl ./gateway/task/execution
 
 .PHONY: abuse
 abuse: redis ## all known attacks, unknown callers that stay, identities that want more than their share: a good caller is served; SHORT=1
