@@ -18,15 +18,17 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// largestDirect is the largest request body that is sent directly, in bytes. With it a request
-// fits into what a socket takes at once. The sender of a larger one must read meanwhile, or waits
-// for ever for a server that has answered already and reads no more.
-const largestDirect = 16 << 10
+// largestDirect is the largest request that is sent directly: the bytes of its body and of its header.
+// A socket takes it at once. The sender of a larger one must read meanwhile, or waits for ever for a
+// server that has answered already and reads no more.
+const largestDirect = 32 << 10
 
 // Bounds of the HTTP/1.1 servers of a pool.
 const (
 	maxKnown       = 1024 // of which it is known that they speak no HTTP/2
 	maxInformation = 5    // responses 1xx before the one that counts
+
+	headerSpace = maxResponseHeader + bufferSize // bytes that are read for the header of a response
 )
 
 var (
@@ -37,7 +39,7 @@ var (
 
 // direct sends requests of HTTP/1.1 and reads their responses in the goroutine of the caller.
 // net/http has two goroutines for each connection, which wake each other and the caller for each
-// message. A request is sent once: what a server may have got is not sent again.
+// message. What a server may have got is sent again only as net/http does it: see repeatable.
 type direct struct {
 	dial    func(ctx context.Context, network, hostport string) (net.Conn, error)
 	secure  func(ctx context.Context, plain net.Conn, host string) (*tls.Conn, error) // nil: without TLS
@@ -75,10 +77,16 @@ func (c *directConn) Read(p []byte) (int, error) {
 // suits reports whether a request can be sent directly: it is small, and asks for nothing but a
 // response.
 func suits(r *http.Request) bool {
-	if r.ContentLength < 0 || r.ContentLength > largestDirect || r.ContentLength == 0 && r.Body != nil && r.Body != http.NoBody {
+	if r.ContentLength < 0 || r.ContentLength == 0 && r.Body != nil && r.Body != http.NoBody {
 		return false
 	}
-	return r.ProtoMajor <= 1 && r.Trailer == nil && len(r.TransferEncoding) == 0 && !r.Close &&
+	size := r.ContentLength
+	for name, values := range r.Header {
+		for _, value := range values {
+			size += int64(len(name) + len(value))
+		}
+	}
+	return size <= largestDirect && r.ProtoMajor <= 1 && r.Trailer == nil && len(r.TransferEncoding) == 0 && !r.Close &&
 		r.Header["Expect"] == nil && r.Header["Upgrade"] == nil && r.Header["Connection"] == nil
 }
 
@@ -99,9 +107,13 @@ func (d *direct) learn(host string, response *http.Response) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if len(d.known) < maxKnown {
-		d.known[host] = true
+	for old := range d.known {
+		if len(d.known) < maxKnown {
+			break
+		}
+		delete(d.known, old) // any: it is learned again
 	}
+	d.known[host] = true
 }
 
 // RoundTrip implements http.RoundTripper for requests that [suits] admits.
@@ -117,7 +129,11 @@ func (d *direct) RoundTrip(r *http.Request) (*http.Response, error) {
 	response, err := c.exchange(r, d.bounds.HeaderTimeout)
 	if err != nil {
 		stop()
-		return nil, cmp.Or(context.Cause(r.Context()), errors.Join(err, c.plain.Close()))
+		err = cmp.Or(context.Cause(r.Context()), errors.Join(err, c.plain.Close()))
+		if c.left == headerSpace && !c.since.IsZero() && repeatable(r) && r.Context().Err() == nil {
+			return d.RoundTrip(r) // its server ended the connection when it came, as far as can be seen
+		}
+		return nil, err
 	}
 	body := &directBody{ReadCloser: response.Body, pool: d, conn: c, ctx: r.Context(), stop: stop, keep: !response.Close}
 	if response.Body == http.NoBody {
@@ -126,6 +142,12 @@ func (d *direct) RoundTrip(r *http.Request) (*http.Response, error) {
 		response.Body = body
 	}
 	return response, nil
+}
+
+// repeatable reports whether a request may be sent again that a server may have got (RFC 9110,
+// section 9.2.2). With a body it is not.
+func repeatable(r *http.Request) bool {
+	return r.ContentLength == 0 && (r.Method == http.MethodGet || r.Method == http.MethodHead)
 }
 
 func closeBody(r *http.Request) error {
@@ -138,11 +160,11 @@ func closeBody(r *http.Request) error {
 // check refuses a header that would be written as something else.
 func check(r *http.Request) error {
 	if !httpguts.ValidHeaderFieldName(r.Method) { // both are tokens
-		return fmt.Errorf("egress: %q is no method", r.Method)
+		return fmt.Errorf("egress: the method %q is not valid: expected a token such as POST", r.Method)
 	}
 	for name, values := range r.Header {
 		if !httpguts.ValidHeaderFieldName(name) {
-			return fmt.Errorf("egress: %q is no name of a header", name)
+			return fmt.Errorf("egress: the header name %q is not valid: expected a token", name)
 		}
 		for _, value := range values {
 			if !httpguts.ValidHeaderFieldValue(value) {
@@ -155,6 +177,7 @@ func check(r *http.Request) error {
 
 // exchange sends a request and reads the header of its response.
 func (c *directConn) exchange(r *http.Request, limit time.Duration) (*http.Response, error) {
+	c.left = headerSpace
 	if err := r.Write(c.out); err != nil {
 		return nil, err
 	}
@@ -164,7 +187,6 @@ func (c *directConn) exchange(r *http.Request, limit time.Duration) (*http.Respo
 	if err := c.SetReadDeadline(time.Now().Add(limit)); err != nil {
 		return nil, err
 	}
-	c.left = maxResponseHeader + bufferSize
 	for range maxInformation + 1 {
 		response, err := http.ReadResponse(c.in, r)
 		switch {
@@ -222,15 +244,34 @@ func (d *direct) pop(key string) *directConn {
 func (d *direct) put(c *directConn) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.closed || d.count >= d.bounds.MaxIdle || len(d.idle[c.key]) >= d.bounds.MaxIdlePerHost {
+	if d.closed || len(d.idle[c.key]) >= d.bounds.MaxIdlePerHost {
 		_ = c.plain.Close()
 		return
+	}
+	if d.count >= d.bounds.MaxIdle {
+		d.dropOldest()
 	}
 	c.since = time.Now()
 	d.idle[c.key] = append(d.idle[c.key], c)
 	d.count++
 	if d.sweeper == nil {
 		d.sweeper = time.AfterFunc(d.bounds.IdleTimeout, d.sweep)
+	}
+}
+
+// dropOldest closes the connection that waits longest, so that a caller who names many servers
+// takes no space from servers that are in use.
+func (d *direct) dropOldest() {
+	oldest := ""
+	for key, waiting := range d.idle {
+		if first := d.idle[oldest]; len(waiting) > 0 && (len(first) == 0 || waiting[0].since.Before(first[0].since)) {
+			oldest = key
+		}
+	}
+	if waiting := d.idle[oldest]; len(waiting) > 0 {
+		_ = waiting[0].plain.Close()
+		d.idle[oldest] = append(waiting[:0:0], waiting[1:]...)
+		d.count--
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -375,6 +376,52 @@ func TestAttack_ServerAnswersWithoutReading(t *testing.T) {
 	}
 }
 
+// TestAttack_ManyServersTakeIdleConnections: a caller who names many servers does not keep the connections
+// of others from waiting for their next request.
+func TestAttack_ManyServersTakeIdleConnections(t *testing.T) {
+	t.Parallel()
+	s := newRawServer(t, good200+"good", good200+"good", good200+"good")
+	p := s.pool(Config{MaxIdle: 2})
+	defer p.closeIdle(true)
+	for _, host := range []string{"a", "b", "c", "used", "d", "used"} {
+		r := newPost(t, http.MethodPost, "")
+		r.URL.Host = host + ".example"
+		if _, body, err := roundTrip(p.direct, r); err != nil || body != "good" {
+			t.Fatalf("%s: %q, %v", host, body, err)
+		}
+	}
+	if got := s.conns.Load(); got != 5 || p.direct.count != 2 {
+		t.Errorf("there were %d connections, and %d wait; want 5 and 2", got, p.direct.count)
+	}
+	for i := range 2 * maxKnown {
+		p.direct.secure = func(context.Context, net.Conn, string) (*tls.Conn, error) { return nil, io.EOF }
+		p.direct.learn(fmt.Sprint(i), &http.Response{ProtoMajor: 1})
+	}
+	if n := len(p.direct.known); n != maxKnown || !p.direct.knows(fmt.Sprint(2*maxKnown-1)) {
+		t.Errorf("%d servers are known", n)
+	}
+}
+
+// TestDirect_RepeatsWhatMayBeRepeated: a GET on a connection that ends when it comes is sent again, as
+// net/http does; a POST is not.
+func TestDirect_RepeatsWhatMayBeRepeated(t *testing.T) {
+	t.Parallel()
+	for method, want := range map[string]int32{http.MethodGet: 2, http.MethodPost: 1} {
+		s := newRawServer(t, good200+"good", "") // the second request is read, and not answered
+		p := s.pool(Config{})
+		var err error
+		for range 2 {
+			r := newPost(t, method, "")
+			r.Body, r.ContentLength = nil, 0
+			_, _, err = roundTrip(p.direct, r)
+		}
+		if (err == nil) != (method == http.MethodGet) || s.conns.Load() != want {
+			t.Errorf("%s: %v, with %d connections", method, err, s.conns.Load())
+		}
+		p.closeIdle(true)
+	}
+}
+
 func TestSuits_WhatIsSentDirectly(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -384,6 +431,7 @@ func TestSuits_WhatIsSentDirectly(t *testing.T) {
 		"small":            {func(*http.Request) {}, true},
 		"without a body":   {func(r *http.Request) { r.Body, r.ContentLength = nil, 0 }, true},
 		"large":            {func(r *http.Request) { r.ContentLength = largestDirect + 1 }, false},
+		"large header":     {func(r *http.Request) { r.Header.Set("X", strings.Repeat("x", largestDirect)) }, false},
 		"unknown length":   {func(r *http.Request) { r.ContentLength = -1 }, false},
 		"unsaid length":    {func(r *http.Request) { r.ContentLength = 0 }, false},
 		"expects":          {func(r *http.Request) { r.Header.Set("Expect", "100-continue") }, false},

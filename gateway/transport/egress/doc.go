@@ -54,13 +54,13 @@
 // # Requests in the goroutine of the caller
 //
 // net/http reads and writes each connection of HTTP/1.1 in goroutines of its own. For a small request
-// and its answer their wake-ups cost more than the bytes. So a request whose body is not larger than
-// 16 KiB, to a server that has answered net/http in HTTP/1.1 before, is written and read where it was
+// and its answer their wake-ups cost more than the bytes. So a request that is not larger than
+// 32 KiB, to a server that has answered net/http in HTTP/1.1 before, is written and read where it was
 // made. net/http parses the response there too (http.ReadResponse). Everything else is left to
 // its Transport: HTTP/2, larger bodies, bodies of unknown length.
 //
 // A connection that the server has closed, or on which it has sent what was not asked for, is not used
-// again. What was written is not sent a second time. Fuzzing compares each response with what the
+// again. Only a GET or a HEAD that got no byte of an answer is sent a second time. Fuzzing compares each response with what the
 // Transport makes of it. fasthttp was no alternative: it has a parser of its own.
 //
 // # Posts to places that callers name
