@@ -114,18 +114,28 @@ type recentIndex struct {
 	of    map[string]*recentTasks
 	swept time.Time
 	late  map[string]*recentTasks // with tasks that are not written yet; nil: there are none
+	timed bool                    // they will be written, or that is under way
 }
 
-// leave leaves a list to be written later. It reports whether it is the first.
+// leave leaves a list to be written later. It reports whether the caller has to see to that.
 func (i *recentIndex) leave(group string, recent *recentTasks) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	first := i.late == nil
-	if first {
+	if i.late == nil {
 		i.late = map[string]*recentTasks{}
 	}
 	i.late[group] = recent
+	first := !i.timed
+	i.timed = true
 	return first
+}
+
+// again reports whether lists came while others were written.
+func (i *recentIndex) again() bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.timed = i.late != nil
+	return i.timed
 }
 
 // takeLate gives what was left.
@@ -190,8 +200,19 @@ func (s *Store) addEnded(ctx context.Context, rec *Record) {
 	if _, shared := s.deps.Replies.(idempotency.ConfirmedStore); shared {
 		s.writeAll(ctx, recent, rec.Key.Group)
 	} else if s.recent.leave(rec.Key.Group, recent) {
-		time.AfterFunc(lateRest, func() { s.Flush(context.WithoutCancel(ctx)) })
+		s.flushLater(context.WithoutCancel(ctx))
 	}
+}
+
+// flushLater flushes after a moment, again and again while more comes; one at a time, however slow
+// the disk is.
+func (s *Store) flushLater(ctx context.Context) {
+	time.AfterFunc(lateRest, func() {
+		s.Flush(ctx)
+		if s.recent.again() {
+			s.flushLater(ctx)
+		}
+	})
 }
 
 // Flush writes the lists of ended tasks that were left for later.
