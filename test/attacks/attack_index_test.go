@@ -279,6 +279,10 @@ var attackIndex = []attackFinding{
 		"gateway/breakers:TestAttack_OneCallerOpensAFreshBreaker", "gateway/breakers:TestAttack_OneCallerHoldsABreakerOpen",
 		"gateway/breakers:TestAttack_TwoCallersOpenABreaker",
 	}},
+	{id: "X-E1", what: "as an agent, answer a request before it is sent, or keep a request waiting by reading nothing", tests: []string{
+		"gateway/transport/egress:TestAttack_ServerAnswersTheNextRequest", "gateway/transport/egress:TestAttack_ServerAnswersWithoutReading",
+	}},
+	{id: "X-E2", what: "close the idle connections of others by naming many servers", tests: []string{"gateway/transport/egress:TestAttack_ManyServersTakeIdleConnections"}},
 	{id: "X-R16", what: "have new work taken by an agent that drains, in the name of a workflow of others or of one that had no work there", tests: []string{"test/stories:TestAttack_WorkflowOfOthersDuringADrain"}},
 	{id: "X-W1", what: "stop the webhooks and callbacks of others to a host, with posts of one's own that fail there", tests: []string{
 		"gateway/breakers:TestAttack_WebhooksOfOneCallerStopAnothers", "gateway/transport/egress:TestAttack_PostsOfOneCallerStopAnothers",
@@ -365,7 +369,7 @@ func findingIDs() []string {
 	for n := 1; n <= 8; n++ {
 		ids = append(ids, "H"+strconv.Itoa(n))
 	}
-	return append(ids, "F1", "F2", "F3", "F6", "F18", "F19", "N1", "N2", "N4", "N5", "N6", "N7", "N8", "W1", "W2", "W3", "W4", "W5", "W6", "W7", "W8", "W9", "W10", "W11", "W12", "W13", "W14", "W15", "W16", "W17", "W18", "W19", "W20", "W21", "W22", "W23", "W24", "W25", "W26", "W27", "W28", "W29", "W30", "W31", "W32", "W33", "W34", "W35", "W36", "W37", "W38", "W39", "W40", "X-M1", "X-B2", "X-B1", "X-R16", "X-W1", "X-P1", "X-M2", "X-L2", "X-L3", "X-L5", "X-L8", "X-R1", "X-K1", "X-S2", "X-S1")
+	return append(ids, "F1", "F2", "F3", "F6", "F18", "F19", "N1", "N2", "N4", "N5", "N6", "N7", "N8", "W1", "W2", "W3", "W4", "W5", "W6", "W7", "W8", "W9", "W10", "W11", "W12", "W13", "W14", "W15", "W16", "W17", "W18", "W19", "W20", "W21", "W22", "W23", "W24", "W25", "W26", "W27", "W28", "W29", "W30", "W31", "W32", "W33", "W34", "W35", "W36", "W37", "W38", "W39", "W40", "X-M1", "X-B2", "X-B1", "X-E1", "X-E2", "X-R16", "X-W1", "X-P1", "X-M2", "X-L2", "X-L3", "X-L5", "X-L8", "X-R1", "X-K1", "X-S2", "X-S1")
 }
 
 // attackTests are the tests of attacks in the source tree, by FOLDER:NAME.
