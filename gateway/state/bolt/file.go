@@ -67,6 +67,7 @@ type file struct {
 	broken  atomic.Bool // bbolt gave up in the middle, with its locks held
 	known   bool        // there was a process before
 	settled uint64      // the latest entry on disk
+	size    int64       // how many bytes of the file are in use, all of them mapped
 	unsure  bool        // the last commit failed, and parts of it may be there all the same
 	readers readers
 }
@@ -151,6 +152,9 @@ func guard(do func() error) (err error) {
 // is new: it was made, and then nothing came of it.
 func (f *file) readMeta() (m meta, err error) {
 	err = f.view(func(tx *bbolt.Tx) error {
+		if info, err := f.handle.Stat(); err != nil || tx.Size() > info.Size() {
+			return errors.Join(err, corrupt("it is shorter than it was written"))
+		}
 		b := tx.Bucket([]byte(metaBucket))
 		if b == nil {
 			if first, _ := tx.Cursor().First(); first != nil {

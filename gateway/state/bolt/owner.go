@@ -17,6 +17,9 @@ const (
 	// out. The memory is swept in parts, because its lock is held meanwhile.
 	sweepAtOnce = 4096
 	sweepParts  = 8
+	// unmapEvery is how often what was read of the mapped file leaves the process, at most: what is
+	// read again has to be mapped again, some 1 ms of work.
+	unmapEvery = time.Second
 )
 
 // owner is the one goroutine that writes to the file.
@@ -34,8 +37,9 @@ type owner struct {
 	done     chan struct{} // closed at the end of run
 	ended    error         // how it ended; read after done
 
-	batch []state.Change // taken from the queue and not yet on disk
-	stale []mark         // on disk and of no use since the start
+	unmapped time.Time
+	batch    []state.Change // taken from the queue and not yet on disk
+	stale    []mark         // on disk and of no use since the start
 }
 
 // work is a change that has a transaction of its own, beside the queue.
@@ -142,6 +146,10 @@ func (o *owner) commit(clean bool) error {
 	o.counters.deleted.Add(uint64(deleted)) //nolint:gosec // counts
 	o.counters.settled.Store(o.file.settled)
 	o.memory.Tokens.Wrote()
+	if began.Sub(o.unmapped) >= unmapEvery {
+		o.unmapped = began
+		unmapPages(o.file.db.Info().Data, o.file.size)
+	}
 	clear(o.batch)
 	o.batch, o.stale = o.batch[:0], o.stale[len(stale):]
 	return nil

@@ -23,6 +23,7 @@ func (f *file) write(batch []state.Change, stale []mark, changes evidenceChanges
 	}
 	err = f.update(func(tx *bbolt.Tx) error {
 		w.tx = tx
+		f.size = tx.Size()
 		if err := w.write(batch, stale); err != nil {
 			return err
 		}
