@@ -1,0 +1,16 @@
+// Package bridge connects A2A and MCP with the official Go SDKs and nothing else: what a user
+// of both would write in an afternoon. The benchmark compares the gateway with it.
+//
+// It verifies, hashes and signs nothing, has no policy, limits, records or traces. Wherever
+// the SDKs leave a choice, the cheaper one was taken:
+//
+//   - The A2A side answers with a message, so that the SDK stores no task. The gateway
+//     answers with a task.
+//   - The MCP side has sessions (revision 2025-11-25) and answers in JSON: the SDK makes a
+//     session of its own for each call of the stateless revision, and that costs more.
+//   - Arguments of tools pass through as the JSON that they are.
+//   - Nothing is logged.
+//
+// How to read it: bridge.go puts both directions on one handler, toolcalls.go is A2A to MCP
+// and messages.go MCP to A2A.
+package bridge
