@@ -19,6 +19,9 @@ const (
 	MCPPath = "/mcp" // streamable HTTP, for the A2A agent
 )
 
+// revision of MCP, for both sides.
+const revision = "2025-11-25"
+
 // Deps is what a bridge calls.
 type Deps struct {
 	MCP    string       // URL of the MCP server, streamable HTTP
@@ -41,7 +44,7 @@ func self() *mcp.Implementation { return &mcp.Implementation{Name: "bridge", Ver
 func New(ctx context.Context, d Deps) (*Bridge, error) {
 	quiet := slog.New(slog.DiscardHandler)
 	transport := &mcp.StreamableClientTransport{Endpoint: d.MCP, HTTPClient: d.Client, DisableStandaloneSSE: true}
-	session, err := mcp.NewClient(self(), nil).Connect(ctx, transport, nil)
+	session, err := mcp.NewClient(self(), nil).Connect(ctx, transport, &mcp.ClientSessionOptions{ProtocolVersion: revision})
 	if err != nil {
 		return nil, fmt.Errorf("bridge: the MCP server: %w", err)
 	}

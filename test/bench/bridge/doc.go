@@ -6,8 +6,9 @@
 //
 //   - The A2A side answers with a message, so that the SDK stores no task. The gateway
 //     answers with a task.
-//   - The MCP side has sessions (revision 2025-11-25) and answers in JSON: the SDK makes a
-//     session of its own for each call of the stateless revision, and that costs more.
+//   - Both MCP sides speak revision 2025-11-25. In the stateless revision after it the SDK's
+//     server makes a session for each call, and its client sends and reads more: both cost more.
+//   - The MCP server answers in JSON, not in an event stream.
 //   - Arguments of tools pass through as the JSON that they are.
 //   - Nothing is logged.
 //
