@@ -50,8 +50,10 @@
 // --cases bridge measures something else: the gateway beside what its users would have
 // otherwise, an unsigned bridge of the two official Go SDKs (package bridge), from A2A to MCP
 // and from MCP to A2A, at 1, 8 and 32 callers. No caller sends an ECT. Callers of both are the
-// same, in A2A 1.0 or in one session of MCP 2025-11-25, which is what costs the SDK least; so
-// are the agents that both call, and TLS 1.3 on connections that stay open. The cases:
+// same, in A2A 1.0 or in one session of MCP 2025-11-25; so are the agents that both call, and
+// TLS 1.3 on connections that stay open. Where the bridge has a choice it takes what costs it
+// less: it answers A2A with a message where the gateway makes a task, and calls the MCP server
+// in 2025-11-25 where the gateway speaks 2026-07-28. The cases:
 //
 //	gateway        the built binary, which signs
 //	gateway again  the same in another process: how far its ratio to gateway is from 1 shows

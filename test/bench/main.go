@@ -81,6 +81,9 @@ func parse(args []string, stderr io.Writer) (options, error) {
 		return o, fmt.Errorf("%w: --procs is for --cases %s", errUsage, bridgeName)
 	}
 	for _, name := range o.cases {
+		if name == bridgeName {
+			return o, fmt.Errorf("%w: %s is measured alone, without other --cases", errUsage, bridgeName)
+		}
 		if !slices.Contains(caseNames(), name) {
 			return o, fmt.Errorf("%w: no case %q", errUsage, name)
 		}
