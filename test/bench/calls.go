@@ -1,13 +1,17 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/ecdsa"
 	"crypto/tls"
 	"encoding/base64"
 	"errors"
+	"fmt"
+	"io"
 	"net/http"
 	"runtime"
+	"strings"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
@@ -152,6 +156,62 @@ func mcpBody(id string) string {
 	return `{"jsonrpc":"2.0","id":"` + id + `","method":"tools/call","params":{"name":"echo","arguments":{"message":"` +
 		echoed + `"},"_meta":{"io.modelcontextprotocol/protocolVersion":"` + modernMCP +
 		`","io.modelcontextprotocol/clientCapabilities":{}}}}`
+}
+
+// sessionBody is the same in a session of the revision before.
+func sessionBody(id string) string {
+	return `{"jsonrpc":"2.0","id":"` + id + `","method":"tools/call","params":{"name":"echo","arguments":{"message":"` + echoed + `"}}}`
+}
+
+// speak has a case called without ECTs, in A2A or in one session of MCP, which is opened here.
+func (s *subject) speak(ctx context.Context, protocol string) (err error) {
+	if protocol == "a2a" {
+		s.headers, s.calls = setA2A, callMaker{body: a2aBody}
+		return nil
+	}
+	s.calls = callMaker{body: sessionBody}
+	s.headers, err = s.openSession(ctx)
+	return err
+}
+
+// sessionMCP is the newest revision that has sessions.
+const sessionMCP = "2025-11-25"
+
+// openSession is the handshake of MCP; what it returns sets the headers of the calls that follow.
+func (s *subject) openSession(ctx context.Context) (func(http.Header), error) {
+	id := ""
+	headers := func(h http.Header) {
+		h.Set("Content-Type", "application/json")
+		h.Set("Accept", "application/json, text/event-stream")
+		h.Set("MCP-Protocol-Version", sessionMCP)
+		if id != "" {
+			h.Set("Mcp-Session-Id", id)
+		}
+	}
+	for _, body := range []string{
+		`{"jsonrpc":"2.0","id":"0","method":"initialize","params":{"protocolVersion":"` + sessionMCP +
+			`","capabilities":{},"clientInfo":{"name":"bench","version":"1.0.0"}}}`,
+		`{"jsonrpc":"2.0","method":"notifications/initialized"}`,
+	} {
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url, strings.NewReader(body))
+		if err != nil {
+			return nil, err
+		}
+		headers(req.Header)
+		resp, err := s.client.Do(req)
+		if err != nil {
+			return nil, err
+		}
+		answer, err := io.ReadAll(resp.Body)
+		if err = errors.Join(err, resp.Body.Close()); err != nil {
+			return nil, err
+		}
+		id = cmp.Or(id, resp.Header.Get("Mcp-Session-Id"))
+		if resp.StatusCode/100 != 2 || id == "" {
+			return nil, fmt.Errorf("bench: %s opens no session: %s: %.500s", s.name, resp.Status, answer)
+		}
+	}
+	return headers, nil
 }
 
 func setA2A(h http.Header) {

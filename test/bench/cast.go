@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/aepb/aepb-gateway/test/harness/profile"
@@ -41,6 +43,8 @@ type cast struct {
 	http2    bool                // callers speak it
 	gateway  *devgateway.Process // nil without its case
 	former   *devgateway.Process // nil without its case
+	others   []*devgateway.Process
+	binary   string // of the gateway; empty: not built yet
 	trust    *devgateway.Trust
 	children []*child
 	subjects []*subject
@@ -90,12 +94,13 @@ func (c *cast) found(ctx context.Context, dir string, withGateway bool) (err err
 	if err := os.WriteFile(config, []byte(gatewayLimits+c.config), 0o600); err != nil {
 		return err
 	}
-	binary, err := c.build(ctx, dir)
-	if err != nil {
-		return err
+	if c.binary == "" {
+		if c.binary, err = c.build(ctx, dir); err != nil {
+			return err
+		}
 	}
 	c.gateway, err = devgateway.Start(ctx, devgateway.Deps{
-		Binary: binary, Dir: filepath.Join(dir, ".aepb"), Args: []string{"--config", config}, Env: c.profiled("gateway"),
+		Binary: c.binary, Dir: filepath.Join(dir, ".aepb"), Args: []string{"--config", config}, Env: c.profiled("gateway"),
 	})
 	if err != nil {
 		return err
@@ -168,33 +173,45 @@ func (c *cast) startFormer(ctx context.Context, dir, binary, more string) (err e
 	if c.gateway == nil {
 		return fmt.Errorf("%w: --against compares with the case gateway, which is not among --cases", errUsage)
 	}
-	own := filepath.Join(dir, ".former")
-	if err := os.Mkdir(own, 0o700); err != nil {
-		return err
+	c.former, err = c.another(ctx, dir, devgateway.Deps{Binary: binary}, more)
+	return err
+}
+
+// another starts one more gateway with the keys and certificates of the first, and state of
+// its own; d has its program and environment, and more is of its configuration.
+func (c *cast) another(ctx context.Context, dir string, d devgateway.Deps, more string) (*devgateway.Process, error) {
+	own, err := os.MkdirTemp(dir, ".another-")
+	if err != nil {
+		return nil, err
 	}
 	files, err := filepath.Glob(filepath.Join(c.gateway.Dir, "*.pem"))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if err := os.WriteFile(filepath.Join(own, filepath.Base(file)), text, 0o600); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	config := filepath.Join(dir, "former.yaml")
+	config := own + ".yaml"
 	if err := os.WriteFile(config, []byte(gatewayLimits+more), 0o600); err != nil {
-		return err
+		return nil, err
 	}
-	c.former, err = devgateway.Start(ctx, devgateway.Deps{Binary: binary, Dir: own, Args: []string{"--config", config}})
-	return err
+	d.Dir, d.Args = own, []string{"--config", config}
+	started, err := devgateway.Start(ctx, d)
+	if err == nil {
+		c.others = append(c.others, started)
+	}
+	return started, err
 }
 
-func (c *cast) start(ctx context.Context, role string, s script) (*child, error) {
-	started, err := startChild(ctx, role, c.trust, s, c.profiled(role))
+// start starts a child, with more of an environment.
+func (c *cast) start(ctx context.Context, role string, s script, env ...string) (*child, error) {
+	started, err := startChild(ctx, role, c.trust, s, append(c.profiled(role), env...))
 	if err == nil {
 		c.children = append(c.children, started)
 	}
@@ -238,6 +255,92 @@ func (c *cast) subject(ctx context.Context, name string, upstream *child) (*subj
 	return s, nil
 }
 
+// direction is one way between A2A and MCP.
+type direction struct{ from, to string }
+
+func directions() []direction { return []direction{{"a2a", "mcp"}, {"mcp", "a2a"}} }
+
+// String is its name in the output.
+func (d direction) String() string { return d.from + " to " + d.to }
+
+// side is a case of the comparison with the bridge of the official SDKs: the bridge, or a gateway.
+type side struct {
+	name   string
+	bridge bool
+	binary string   // of a gateway; empty: this build
+	env    []string // more of its environment
+}
+
+// The cases of that comparison; the gateway's is that of the exchange.
+const (
+	bridgeName = "bridge"        // GOGC=100, which is Go's default
+	eagerName  = "bridge 225"    // GOGC=225: it collects garbage less often, and takes more memory
+	againName  = "gateway again" // the same as gateway, in another process
+)
+
+// sides are the cases that the flags name.
+func (o options) sides() []side {
+	all := []side{
+		{name: "gateway"},
+		{name: againName},
+		{name: bridgeName, bridge: true, env: []string{"GOGC=100"}},
+		{name: eagerName, bridge: true, env: []string{"GOGC=225"}},
+	}
+	for _, n := range o.procs {
+		all = append(all, side{name: procsPrefix + strconv.Itoa(n), env: []string{"GOMAXPROCS=" + strconv.Itoa(n)}})
+	}
+	if o.against != "" {
+		all = append(all, side{name: formerName, binary: o.against})
+	}
+	return all
+}
+
+// procsPrefix begins the names of the cases of a gateway with another GOMAXPROCS, which ends them.
+const procsPrefix = "gateway procs "
+
+// bridges starts the cases of one direction between callers and an upstream, whose MCP server
+// is at /mcp and whose A2A agent is at /a2a. The gateway of the cast is the first case.
+func (c *cast) bridges(ctx context.Context, dir string, d direction, sides []side, upstream string) error {
+	for _, one := range sides {
+		s := &subject{name: one.name, client: c.trust.Client(c.trust.ClientSVID()), rate: map[int]float64{}}
+		c.subjects = append(c.subjects, s)
+		if transport, ok := s.client.Transport.(*http.Transport); ok {
+			transport.ForceAttemptHTTP2 = c.http2
+		}
+		start := c.besideBridge
+		if one.bridge {
+			start = c.startBridge
+		}
+		if err := start(ctx, dir, s, d, one, upstream); err != nil {
+			return fmt.Errorf("bench: %s: %w", one.name, err)
+		}
+		if err := s.speak(ctx, d.from); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *cast) startBridge(ctx context.Context, _ string, s *subject, d direction, one side, upstream string) error {
+	started, err := c.start(ctx, bridgeName, script{Upstream: upstream, HTTP2: c.http2}, one.env...)
+	if err != nil {
+		return err
+	}
+	s.url, s.process = started.url+"/"+d.from, process{started.pid(), askChild(s.client, started.url)}
+	return nil
+}
+
+func (c *cast) besideBridge(ctx context.Context, dir string, s *subject, d direction, one side, upstream string) (err error) {
+	running := c.gateway
+	if one.name != "gateway" {
+		if running, err = c.another(ctx, dir, devgateway.Deps{Binary: cmp.Or(one.binary, c.binary), Env: one.env}, ""); err != nil {
+			return err
+		}
+	}
+	s.url, s.process = running.Public+"/agents/"+upstreamName+"/"+d.from, process{running.PID(), askGateway(running)}
+	return running.AddAgent(ctx, upstreamName, d.to+"-v1", upstream+"/"+d.to)
+}
+
 // path at a case's server; the proxy appends to its target's.
 func path(name string) string {
 	if name == "direct" {
@@ -254,7 +357,7 @@ func (c *cast) stop(ctx context.Context) error {
 	for _, s := range c.subjects {
 		s.client.CloseIdleConnections()
 	}
-	for _, process := range []*devgateway.Process{c.gateway, c.former} {
+	for _, process := range append([]*devgateway.Process{c.gateway}, c.others...) {
 		if process != nil {
 			errs = append(errs, process.Stop(ctx))
 		}

@@ -20,6 +20,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/aepb/aepb-gateway/test/bench/bridge"
 	"github.com/aepb/aepb-gateway/test/interop/devgateway"
 )
 
@@ -38,7 +39,7 @@ type script struct {
 	Certificate []byte // DER
 	Key         []byte // SEC 1
 	Roots       []byte // PEM
-	Upstream    string // the MCP server
+	Upstream    string // the MCP server; pairs, bridge: the agents
 	Gateway     string // floor: the id to act under
 	Client      []byte // floor: DER certificate of the only sender
 	Seed        []byte // pairs: of the Ed25519 key of who speaks
@@ -148,6 +149,9 @@ func serveChild(role string, stdin io.Reader, stdout io.Writer) error {
 		return err
 	}
 	defer leave()
+	if b, ok := handler.(*bridge.Bridge); ok {
+		defer func() { _ = b.Close() }() // nobody is called any more
+	}
 	return s.serve(handler, frames, input, stdout)
 }
 
@@ -161,6 +165,8 @@ func handlerOf(role string, s script) (http.Handler, error) {
 		return newFloor(s)
 	case "refuser":
 		return newRefuser(s)
+	case bridgeName:
+		return newBridge(s)
 	default:
 		return nil, fmt.Errorf("bench: no role %q", role)
 	}
@@ -225,6 +231,17 @@ func (s script) client() (*http.Client, error) {
 		MaxIdleConnsPerHost: 64,
 		IdleConnTimeout:     10 * time.Minute,
 	}}, nil
+}
+
+// newBridge is the bridge of the official SDKs in front of the agents.
+func newBridge(s script) (http.Handler, error) {
+	client, err := s.client()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), childStart)
+	defer cancel()
+	return bridge.New(ctx, bridge.Deps{MCP: s.Upstream + "/mcp", A2A: s.Upstream + "/a2a", Client: client})
 }
 
 func tellAllocs(w http.ResponseWriter, _ *http.Request) {

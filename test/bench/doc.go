@@ -1,6 +1,7 @@
 // Command bench measures what the gateway costs, next to the alternatives.
 //
 //	go run ./test/bench [--json] [--only NAME] [--with PROTOCOL] [--seconds N] [--against BINARY] [--profile DIR] [--http2]
+//	go run ./test/bench --cases bridge [--json] [--procs N,N] [--seconds N] [--rounds N] [--against BINARY] [--http2]
 //
 // The exchange named "exchange" is one A2A SendMessage that becomes one MCP
 // tools/call and comes back as an A2A task. Four cases carry it:
@@ -46,6 +47,25 @@
 // beyond them. These pairs have a second floor, the bridge, which only carries the
 // text: it verifies, hashes and signs no ECT.
 //
+// --cases bridge measures something else: the gateway beside what its users would have
+// otherwise, an unsigned bridge of the two official Go SDKs (package bridge), from A2A to MCP
+// and from MCP to A2A, at 1, 8 and 32 callers. No caller sends an ECT. Callers of both are the
+// same, in A2A 1.0 or in one session of MCP 2025-11-25; so are the agents that both call, and
+// TLS 1.3 on connections that stay open. Where the bridge has a choice it takes what costs it
+// less: it answers A2A with a message where the gateway makes a task, and calls the MCP server
+// in 2025-11-25 where the gateway speaks 2026-07-28. The cases:
+//
+//	gateway        the built binary, which signs
+//	gateway again  the same in another process: how far its ratio to gateway is from 1 shows
+//	               what the machine adds
+//	bridge         with GOGC=100, Go's default
+//	bridge 225     with GOGC=225
+//
+// --procs 1,2,8 adds a gateway with each of these as its GOMAXPROCS, and --against another
+// build. For each direction the first table has the medians, and the second the medians of the
+// per-round ratios. Each direction takes --seconds for each case and number of callers: four
+// minutes without --seconds, besides the time to prepare.
+//
 // --only refusal compares a gateway whose circuit breaker is open with its floor, a handler
 // that verifies one ECT and answers 503. The agent answers once and then stops; now and then
 // a call is the breaker's probe. --only breaker compares, in this process, the sender chain
@@ -69,7 +89,8 @@
 // How to read it: main.go parses the flags, cast.go starts the servers, rounds.go
 // takes turns, load.go is the client and calls.go what it sends; child.go is
 // what upstream.go and floor.go share; refusal.go is about refusals; meter.go reads /proc and
-// report.go adds up. For the pairs, pairs.go takes turns, words.go has the exchange
+// report.go adds up. The bridge of the SDKs is a case in cast.go, rounds.go and report.go, and
+// package bridge. For the pairs, pairs.go takes turns, words.go has the exchange
 // in each protocol, pairfloor.go the floor and pairagents.go the agents;
 // slim.go does the same for SLIM; package slimnode runs the node and connects to it.
 //

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -34,6 +35,7 @@ type options struct {
 	against string
 	profile string
 	http2   bool
+	procs   []int // GOMAXPROCS of more gateways beside the bridge
 }
 
 func main() {
@@ -53,14 +55,15 @@ var errUsage = errors.New("bench: usage")
 
 func parse(args []string, stderr io.Writer) (options, error) {
 	var o options
-	var cases string
+	var cases, procs string
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.BoolVar(&o.json, "json", false, "print the runs as one JSON document")
 	flags.StringVar(&o.only, "only", "", "measure only this: "+strings.Join(names(), ", "))
 	flags.Float64Var(&o.seconds, "seconds", 10, "seconds per case and concurrency, over all rounds")
 	flags.IntVar(&o.rounds, "rounds", 7, "rounds; fewer than 7 compare nothing")
-	flags.StringVar(&cases, "cases", strings.Join(caseNames(), ","), "cases to run")
+	flags.StringVar(&cases, "cases", strings.Join(caseNames(), ","), "cases of the exchange to run; "+bridgeName+" alone: the gateway beside a bridge of the official SDKs")
+	flags.StringVar(&procs, "procs", "", "with --cases "+bridgeName+": GOMAXPROCS of more gateways, such as 1,2,8")
 	flags.StringVar(&o.with, "with", "", "of the pairs, only those with this protocol, such as "+slimBinding)
 	flags.StringVar(&o.against, "against", "", "binary of another build of the gateway, which takes turns with this one in the exchange and the pairs")
 	flags.BoolVar(&o.http2, "http2", false, "callers of the exchange speak HTTP/2, also to the other cases")
@@ -71,8 +74,16 @@ func parse(args []string, stderr io.Writer) (options, error) {
 		}
 		return o, fmt.Errorf("%w: %w", errUsage, err)
 	}
-	o.cases = strings.Split(cases, ",")
+	if o.cases = strings.Split(cases, ","); cases == bridgeName {
+		return o, o.besideBridge(procs, flags.NArg())
+	}
+	if procs != "" {
+		return o, fmt.Errorf("%w: --procs is for --cases %s", errUsage, bridgeName)
+	}
 	for _, name := range o.cases {
+		if name == bridgeName {
+			return o, fmt.Errorf("%w: %s is measured alone, without other --cases", errUsage, bridgeName)
+		}
 		if !slices.Contains(caseNames(), name) {
 			return o, fmt.Errorf("%w: no case %q", errUsage, name)
 		}
@@ -86,10 +97,30 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	if o.with != "" && o.with != slimBinding && !slices.Contains(bindings(), o.with) {
 		return o, fmt.Errorf("%w: no protocol %q", errUsage, o.with)
 	}
-	if o.seconds <= 0 || o.rounds < 1 || flags.NArg() > 0 {
-		return o, fmt.Errorf("%w: --seconds and --rounds must be positive, and there are no arguments", errUsage)
+	return o, o.positive(flags.NArg())
+}
+
+func (o *options) positive(arguments int) error {
+	if o.seconds <= 0 || o.rounds < 1 || arguments > 0 {
+		return fmt.Errorf("%w: --seconds and --rounds must be positive, and there are no arguments", errUsage)
 	}
-	return o, nil
+	return nil
+}
+
+// besideBridge reads the flags of the comparison with the bridge, which is measured alone.
+func (o *options) besideBridge(procs string, arguments int) error {
+	if o.only != "" && o.only != exchangeName || o.with != "" || o.profile != "" {
+		return fmt.Errorf("%w: --cases %s goes without --only, --with and --profile", errUsage, bridgeName)
+	}
+	o.only = bridgeName
+	for _, text := range strings.FieldsFunc(procs, func(r rune) bool { return r == ',' }) {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 || slices.Contains(o.procs, n) {
+			return fmt.Errorf("%w: --procs lists different numbers of at least 1, not %q", errUsage, procs)
+		}
+		o.procs = append(o.procs, n)
+	}
+	return o.positive(arguments)
 }
 
 // names are all measurements.
@@ -120,6 +151,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 			return err
 		}
 	}
+	if o.only == bridgeName {
+		if d.Bridges, err = measureBridges(ctx, o, stderr); err != nil {
+			return err
+		}
+	}
 	chosen := slices.DeleteFunc(lasting.Names(), func(name string) bool { return o.only != "" && o.only != name })
 	if d.Lasting, err = lasting.Run(ctx, chosen, lasting.Full()); err != nil {
 		return err
@@ -145,7 +181,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 // using them, building the gateway a minute at most.
 func (o options) limit() time.Duration {
 	protocols := len(bindings()) + 1 // and that of SLIM
-	loaded := o.seconds * float64(len(o.cases)*len(concurrencies()))
+	loaded := o.seconds * float64(max(len(o.cases), len(directions())*len(o.sides()))*len(concurrencies()))
 	loaded += min(pairSpan, o.seconds/float64(o.rounds)) * float64(4*pairSlices*o.rounds*protocols*(protocols-1))
 	return 10*time.Minute + time.Duration(4*loaded*float64(time.Second))
 }

@@ -20,6 +20,8 @@ type document struct {
 
 	Refusals []result `json:"refusals,omitempty"`
 
+	Bridges []result `json:"bridges,omitempty"`
+
 	Pairs   []pair           `json:"pairs,omitempty"`
 	Lasting []lasting.Figure `json:"lasting,omitempty"`
 }
@@ -32,7 +34,11 @@ type raised struct {
 
 // raises is that of all measurements, or of the one that is wanted.
 func raises(only string) (all []raised) {
-	for _, name := range names() {
+	measured := names()
+	if only == bridgeName {
+		measured = []string{bridgeName}
+	}
+	for _, name := range measured {
 		r := raised{name, gatewayLimits}
 		if slices.Contains(lasting.Names(), name) {
 			r.Configuration = lasting.Configuration(name)
@@ -94,6 +100,9 @@ func table(w io.Writer, d document) (err error) {
 		defer func() { err = errors.Join(err, lasting.Table(w, d.Lasting)) }()
 	}
 	defer func() { err = errors.Join(err, pairTable(w, d.Pairs)) }()
+	if err := bridgeTables(w, d.Bridges); err != nil {
+		return err
+	}
 	if err := ratios(w, d.Refusals); err != nil || len(d.Runs) == 0 {
 		return err
 	}
@@ -112,6 +121,67 @@ func ratios(w io.Writer, runs []result) error {
 		return err
 	}
 	return block(w, "medians of the per-round ratios to "+baseline, "%.2f", runs, medianRatio)
+}
+
+// bridgeTables prints, for each direction, the medians and those of the per-round ratios.
+func bridgeTables(w io.Writer, all []result) error {
+	for _, d := range directions() {
+		runs := slices.DeleteFunc(slices.Clone(all), func(r result) bool { return r.Name != d.String() })
+		if len(runs) == 0 {
+			continue
+		}
+		if err := errors.Join(block(w, "medians", "%.0f", runs, medianOf), bridgeRatios(w, runs)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// compared is one case beside another.
+type compared struct{ name, to string }
+
+// comparisons are those that the cases of the runs allow. That of the gateway to itself shows
+// how far a ratio is from 1 without any difference.
+func comparisons(runs []result) (all []compared) {
+	ran := present(runs)
+	for _, one := range []compared{
+		{"gateway", bridgeName}, {"gateway", eagerName}, {againName, "gateway"}, {eagerName, bridgeName}, {"gateway", formerName},
+	} {
+		if slices.Contains(ran, one.name) && slices.Contains(ran, one.to) {
+			all = append(all, one)
+		}
+	}
+	for _, name := range ran {
+		if strings.HasPrefix(name, procsPrefix) {
+			all = append(all, compared{name, bridgeName}, compared{name, "gateway"})
+		}
+	}
+	return all
+}
+
+func bridgeRatios(w io.Writer, runs []result) error {
+	var text strings.Builder
+	text.WriteString("callers\tratio\t")
+	for _, col := range columns() {
+		text.WriteString(col.title + "\t")
+	}
+	for _, concurrency := range concurrencies() {
+		for _, one := range comparisons(runs) {
+			fmt.Fprintf(&text, "\n%d\t%s / %s\t", concurrency, one.name, one.to)
+			for _, col := range columns() {
+				v, ok := ratioTo(one.to)(runs, one.name, concurrency, col)
+				text.WriteString(cell("%.2f", v, ok) + "\t")
+			}
+		}
+	}
+	if _, err := io.WriteString(w, runs[0].Name+": medians of the per-round ratios\n"); err != nil {
+		return err
+	}
+	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	if _, err := io.WriteString(out, text.String()+"\n\n"); err != nil {
+		return err
+	}
+	return out.Flush()
 }
 
 func atRest(w io.Writer, all []idle) error {
@@ -156,12 +226,17 @@ func cell(format string, value float64, ok bool) string {
 	return fmt.Sprintf(format, value)
 }
 
-// present lists the cases that ran, in their usual order.
+// present lists the cases that ran, those of the exchange in their usual order before the others.
 func present(runs []result) []string {
 	var names []string
 	for _, name := range append(caseNames(), formerName) {
 		if slices.ContainsFunc(runs, func(r result) bool { return r.Case == name }) {
 			names = append(names, name)
+		}
+	}
+	for _, r := range runs {
+		if !slices.Contains(names, r.Case) {
+			names = append(names, r.Case)
 		}
 	}
 	return names

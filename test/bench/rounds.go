@@ -2,9 +2,14 @@ package main
 
 import (
 	"context"
+	"crypto/ed25519"
+	"errors"
 	"fmt"
 	"io"
+	"os"
 	"time"
+
+	"github.com/aepb/aepb-gateway/test/interop/devgateway"
 )
 
 // Sizes of what is not measured.
@@ -25,6 +30,52 @@ type result struct {
 	CPU         float64  `json:"cpu_us_per_call"`
 	Allocs      *float64 `json:"allocs_per_call,omitempty"` // nil: the process does not tell
 	RSS         int      `json:"rss_kb"`
+}
+
+// measureBridges compares the gateway with the bridge of the official SDKs, one direction after
+// the other, each with processes of its own.
+func measureBridges(ctx context.Context, o options, progress io.Writer) (runs []result, err error) {
+	dir, err := os.MkdirTemp("", "aepb-bench-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	binary, err := devgateway.Build(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range directions() {
+		say(progress, d.String())
+		some, err := measureDirection(ctx, dir, binary, d, o, progress)
+		if err != nil {
+			return nil, err
+		}
+		runs = append(runs, some...)
+	}
+	return runs, nil
+}
+
+func measureDirection(ctx context.Context, dir, binary string, d direction, o options, progress io.Writer) (runs []result, err error) {
+	c := &cast{http2: o.http2, binary: binary}
+	defer func() { err = errors.Join(err, c.stop(ctx)) }()
+	if dir, err = os.MkdirTemp(dir, "direction-"); err != nil {
+		return nil, err
+	}
+	if err := c.found(ctx, dir, true); err != nil {
+		return nil, err
+	}
+	agents, err := c.start(ctx, "agents", script{Seed: make([]byte, ed25519.SeedSize)}) // no AINP is spoken
+	if err != nil {
+		return nil, err
+	}
+	if err := c.bridges(ctx, dir, d, o.sides(), agents.url); err != nil {
+		return nil, err
+	}
+	runs, err = c.rounds(ctx, o, progress)
+	for i := range runs {
+		runs[i].Name = d.String()
+	}
+	return runs, err
 }
 
 // idle is a case's process before anybody called it.

@@ -9,7 +9,8 @@ import (
 )
 
 // The MCP server that every case calls in the end: revision 2026-07-28, one tool
-// that says its message back, as little code as an answer takes.
+// that says its message back, as little code as an answer takes. Clients that initialize get
+// the revision before, without a session.
 
 // modernMCP is the revision that the server speaks.
 const modernMCP = "2026-07-28"
@@ -19,7 +20,8 @@ const (
 	discoverResult = `{"resultType":"complete","supportedVersions":["` + modernMCP + `"],` +
 		`"capabilities":{"tools":{}},"ttlMs":3600000,"cacheScope":"public",` +
 		`"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"bench","version":"1.0.0"}}}`
-	listResult = `{"resultType":"complete","ttlMs":3600000,"cacheScope":"public","tools":[{"name":"echo",` +
+	initializeResult = `{"protocolVersion":"` + sessionMCP + `","capabilities":{"tools":{}},"serverInfo":{"name":"bench","version":"1.0.0"}}`
+	listResult       = `{"resultType":"complete","ttlMs":3600000,"cacheScope":"public","tools":[{"name":"echo",` +
 		`"description":"Says the message back.","inputSchema":{"type":"object",` +
 		`"properties":{"message":{"type":"string"}},"required":["message"],"additionalProperties":false}}]}`
 )
@@ -42,7 +44,12 @@ func serveTool(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var call toolCall
-	if err := json.Unmarshal(body, &call); err != nil || call.ID == nil {
+	err = json.Unmarshal(body, &call)
+	if call.ID == nil && call.Method == "notifications/initialized" {
+		w.WriteHeader(http.StatusAccepted)
+		return
+	}
+	if err != nil || call.ID == nil {
 		http.Error(w, "a JSON-RPC request was expected", http.StatusBadRequest)
 		return
 	}
@@ -53,6 +60,8 @@ func serveTool(w http.ResponseWriter, r *http.Request) {
 			string(call.Params.Arguments.Message)+`}],"isError":false}`)
 	case "tools/list":
 		answer(w, call.ID, "result", listResult)
+	case "initialize":
+		answer(w, call.ID, "result", initializeResult)
 	case "server/discover":
 		answer(w, call.ID, "result", discoverResult)
 	default:
