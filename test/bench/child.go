@@ -150,7 +150,7 @@ func serveChild(role string, stdin io.Reader, stdout io.Writer) error {
 	}
 	defer leave()
 	if b, ok := handler.(*bridge.Bridge); ok {
-		defer func() { _ = b.Close() }() // nobody is called any more
+		defer func() { _ = b.Close() }() // no call is under way any more
 	}
 	return s.serve(handler, frames, input, stdout)
 }

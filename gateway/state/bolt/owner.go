@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/aepb/aepb-gateway/gateway/state"
+	"github.com/aepb/aepb-gateway/gateway/state/internal/mapped"
 )
 
 const (
@@ -148,7 +149,7 @@ func (o *owner) commit(clean bool) error {
 	o.memory.Tokens.Wrote()
 	if began.Sub(o.unmapped) >= unmapEvery {
 		o.unmapped = began
-		unmapPages(o.file.db.Info().Data, o.file.size)
+		mapped.Leave(o.file.db.Info().Data, o.file.size)
 	}
 	clear(o.batch)
 	o.batch, o.stale = o.batch[:0], o.stale[len(stale):]

@@ -1,10 +1,10 @@
-package bolt
+package mapped
 
 import "syscall"
 
-// unmapPages takes what was read of the mapped file out of this process. The pages stay in the
+// Leave takes what was read of the mapped file out of this process. The pages stay in the
 // kernel's cache, and are mapped again when they are read: so what is resident does not grow with
 // the file. Without it a file of 500 MB adds up to 300 MB.
-func unmapPages(address uintptr, size int64) {
+func Leave(address uintptr, size int64) {
 	_, _, _ = syscall.Syscall(syscall.SYS_MADVISE, address, uintptr(size), syscall.MADV_DONTNEED) // advice: what the kernel does not take stays
 }
