@@ -56,8 +56,10 @@ type signing struct {
 	notes   string        // the encoded header and its dot of a Statement
 	kid     string
 	chain   []*x509.Certificate
-	spaces  sync.Pool // of *[]byte, in which tokens are written: an array on the stack would make each new stack grow
 }
+
+// spaces are where tokens are written: an array on the stack would make each new stack grow.
+var spaces = sync.Pool{New: func() any { return new([]byte) }}
 
 // NewSigner checks that key, chain and issuer belong together.
 func NewSigner(d SignerDeps) (*Signer, error) {
@@ -153,10 +155,13 @@ func (s *Signer) Sign(c Claims) (Token, error) { return s.SignAs(DialectSeed, c)
 // can carry (see Dialect.MaxExt) is ErrUnsignable too.
 func (s *Signer) SignAs(d Dialect, c Claims) (Token, error) {
 	c = s.complete(c)
-	payload, ext, as, err := s.payload(d, &c)
+	space := spaces.Get().(*[]byte)
+	defer spaces.Put(space)
+	payload, ext, as, err := s.payload((*space)[:0], d, &c)
 	if err != nil {
 		return Token{}, err
 	}
+	*space = payload
 	c.Ext = nil // the caller's: what was signed of it is in ext
 	own := s.own.Load()
 	compact, err := s.sign(own, own.headers[as.typ], payload)
@@ -179,7 +184,7 @@ func (s *Signer) Assert(d Dialect, c Claims) (Assertion, error) {
 	if c.Act.needsSignature() {
 		return Assertion{}, fmt.Errorf("%w: this act must be signed", ErrUnsignable)
 	}
-	payload, _, _, err := s.payload(d, &c)
+	payload, _, _, err := s.payload(nil, d, &c)
 	if err != nil {
 		return Assertion{}, err
 	}
@@ -190,8 +195,8 @@ func (s *Signer) Assert(d Dialect, c Claims) (Assertion, error) {
 	return Assertion{compact: compact, id: c.ID}, nil
 }
 
-// payload checks claims and encodes them; ext is the extension as encoded.
-func (s *Signer) payload(d Dialect, c *Claims) (payload []byte, ext json.RawMessage, as spelling, err error) {
+// payload checks claims and appends them as encoded; ext is the extension as encoded.
+func (s *Signer) payload(dst []byte, d Dialect, c *Claims) (payload []byte, ext json.RawMessage, as spelling, err error) {
 	as, ok := d.spelling()
 	if !ok {
 		return nil, nil, as, fmt.Errorf("%w: %w", ErrUnsignable, errDialect)
@@ -208,7 +213,7 @@ func (s *Signer) payload(d Dialect, c *Claims) (payload []byte, ext json.RawMess
 	if len(ext) > d.MaxExt() {
 		return nil, nil, as, fmt.Errorf("%w: more than %d bytes of extension", ErrUnsignable, d.MaxExt())
 	}
-	return c.appendTo(make([]byte, 0, 512+len(ext)), ext, as), ext, as, nil
+	return c.appendTo(slices.Grow(dst, 512+len(ext)), ext, as), ext, as, nil
 }
 
 // complete works on a copy: the caller's slices and map stay the caller's. Its
@@ -243,11 +248,8 @@ func sign(own *signing, header string, payload []byte, limit int) (string, error
 	if size+signature > limit {
 		return "", tooLarge(limit)
 	}
-	space, ok := own.spaces.Get().(*[]byte)
-	if !ok {
-		space = new([]byte)
-	}
-	defer own.spaces.Put(space)
+	space := spaces.Get().(*[]byte)
+	defer spaces.Put(space)
 	out := append(slices.Grow((*space)[:0], size+signature), header...)
 	out = enc.AppendEncode(out, payload)
 	sig, err := jose.Sign(own.alg, own.key, out)

@@ -246,15 +246,13 @@ func (v *Verifier) resolve(ctx context.Context, p *parsed, peer Peer) (Peer, err
 	owner, err := v.keys.Resolve(ctx, KeyRequest{
 		Header: p.header, Issuer: p.claims.Issuer, At: time.Unix(p.claims.IssuedAt, 0), Peer: peer,
 	})
-	var invalid *InvalidError
-	switch {
-	case err == nil:
+	if err == nil {
 		return owner, nil
-	case errors.As(err, &invalid):
-		return Peer{}, p.invalid(invalid.Reason, invalid.Claim)
-	default:
-		return Peer{}, fmt.Errorf("ect: find key: %w", err)
 	}
+	if invalid, ok := errors.AsType[*InvalidError](err); ok {
+		return Peer{}, p.invalid(invalid.Reason, invalid.Claim)
+	}
+	return Peer{}, fmt.Errorf("ect: find key: %w", err)
 }
 
 // acceptable judges what an authentic token says.
@@ -300,7 +298,7 @@ func (v *Verifier) untimely(p *parsed) (Reason, string) {
 func (v *Verifier) claim(ctx context.Context, t Verified, c Check) error {
 	key := ReplayKey{Issuer: t.claims.Issuer, Workflow: t.claims.Workflow, ID: t.claims.ID}
 	state, err := v.replay.Claim(ctx, key, ReplayUse{
-		Token: Hash([]byte(t.compact)), Body: c.Body,
+		Token: hashText(t.compact), Body: c.Body,
 		Issued: time.Unix(t.claims.IssuedAt, 0), Until: v.useless(t), Holder: c.Holder,
 	})
 	switch {
@@ -403,8 +401,8 @@ func ParseNote(compact, typ string, limit int) (Note, error) {
 	if len(parts) != 3 {
 		return Note{}, &MalformedError{Reason: "not the three parts of a signed message"}
 	}
-	p := &parsed{compact: compact, data: []byte(compact), level: L2}
-	p.signed = p.data[:len(parts[0])+1+len(parts[1])]
+	p := &parsed{compact: compact, level: L2}
+	p.signed = compact[:len(parts[0])+1+len(parts[1])]
 	err := p.openHeader(&jose.Scanner{}, nil, parts[0])
 	var payload []byte
 	if err == nil {
@@ -428,7 +426,7 @@ func ParseNote(compact, typ string, limit int) (Note, error) {
 func (n Note) Compact() string { return n.compact }
 
 // Hash names the note: the hash of its compact form.
-func (n Note) Hash() string { return Hash([]byte(n.compact)) }
+func (n Note) Hash() string { return hashText(n.compact) }
 
 // Authentic verifies that an issuer signed a note at a time, with a key that was its own then. Its errors are
 // *[InvalidError]; any other is trouble of the key source.

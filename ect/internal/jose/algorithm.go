@@ -9,8 +9,8 @@ import (
 	"crypto/rsa"
 	"crypto/sha256"
 	"fmt"
-	"math/big"
 	"slices"
+	"sync"
 
 	"github.com/golang-jwt/jwt/v5"
 	"golang.org/x/crypto/cryptobyte"
@@ -61,7 +61,7 @@ func Fits(alg string, key crypto.PublicKey) bool {
 }
 
 // Verify checks a signature; false also for a key that does not fit.
-func Verify(alg string, key crypto.PublicKey, signed, signature []byte) bool {
+func Verify(alg string, key crypto.PublicKey, signed string, signature []byte) bool {
 	m, ok := methods[alg]
 	if !ok || !m.fits(key) {
 		return false
@@ -69,7 +69,7 @@ func Verify(alg string, key crypto.PublicKey, signed, signature []byte) bool {
 	if public, ok := key.(*ecdsa.PublicKey); ok && alg == ES256 {
 		return verifyES256(public, signed, signature)
 	}
-	return m.SigningMethod.Verify(string(signed), signature, key) == nil
+	return m.SigningMethod.Verify(signed, signature, key) == nil
 }
 
 // Sign makes a signature. The key must be one that AlgorithmOf knows.
@@ -90,13 +90,34 @@ func Sign(alg string, key crypto.Signer, input []byte) ([]byte, error) {
 
 const half = 32
 
-func verifyES256(key *ecdsa.PublicKey, signed, signature []byte) bool {
+func verifyES256(key *ecdsa.PublicKey, signed string, signature []byte) bool {
 	if len(signature) != 2*half {
 		return false
 	}
-	sum := sha256.Sum256(signed)
-	r, s := new(big.Int).SetBytes(signature[:half]), new(big.Int).SetBytes(signature[half:])
-	return ecdsa.Verify(key, sum[:], r, s)
+	var space [2 + 2*(3+half)]byte
+	der := append(space[:0], byte(asn1.SEQUENCE), 0)
+	for _, number := range [...][]byte{signature[:half], signature[half:]} {
+		if number = bytes.TrimLeft(number, "\x00"); len(number) == 0 {
+			return false
+		}
+		negative := number[0] >> 7 // it would be, without a zero before it
+		der = append(der, byte(asn1.INTEGER), negative+byte(len(number)))
+		der = append(append(der, "\x00"[:negative]...), number...)
+	}
+	der[1] = byte(len(der) - 2)
+	sum := Sum(signed)
+	return ecdsa.VerifyASN1(key, sum[:], der)
+}
+
+var spaces = sync.Pool{New: func() any { return new([]byte) }}
+
+// Sum is the SHA-256 of a text. A token is long, and each conversion of it would be
+// a copy to collect.
+func Sum(text string) [sha256.Size]byte {
+	space := spaces.Get().(*[]byte)
+	defer spaces.Put(space)
+	*space = append((*space)[:0], text...)
+	return sha256.Sum256(*space)
 }
 
 // signES256 signs deterministically, as RFC 6979 says and RFC 8725 section 3.2 asks

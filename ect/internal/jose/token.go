@@ -98,7 +98,7 @@ func (t *JWT) readHeader(scan *Scanner, raw []byte) error {
 }
 
 // Verify checks the signature with a key that must fit the token's algorithm.
-func (t *JWT) Verify(key any) bool { return Verify(t.Algorithm, key, []byte(t.signed), t.signature) }
+func (t *JWT) Verify(key any) bool { return Verify(t.Algorithm, key, t.signed, t.signature) }
 
 // Fault is the first claim that was not there or has no value of its kind.
 type Fault struct {
@@ -211,6 +211,9 @@ func (c *Claims) Key(claim string) (Key, error) { return ParseKey(c.scan, c.memb
 // Time reads a NumericDate in whole seconds: a fraction or exponent is refused,
 // and so is the time before 1970 and after MaxTime.
 func Time(raw json.RawMessage) (int64, bool) {
+	if raw == nil {
+		return 0, false
+	}
 	seconds, err := strconv.ParseInt(string(raw), 10, 64)
 	if err != nil || seconds <= 0 || seconds > MaxTime {
 		return 0, false
