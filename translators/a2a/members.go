@@ -179,7 +179,7 @@ func (r *reader) enum(name string, table []enum) string {
 
 // leftover returns the members that were not taken, and those kept; nil: none.
 func (r *reader) leftover() json.RawMessage {
-	b := rawjson.NewBuilder().Merge(r.Rest())
+	b := rawjson.NewBuilder().Rest(r.Object)
 	for _, m := range r.forms {
 		b.Raw(m.Name, m.Value)
 	}

@@ -20,8 +20,8 @@ import (
 // lenientReply makes the reply of a call that cannot be read a result whose one part is the reply
 // itself. err is why it cannot; the error that comes back is nil then.
 func lenientReply(w translators.Wire, env jsonrpc.Message, m *canonical.Message, err error) error {
-	var malformed *translators.MalformedError
-	if !errors.As(err, &malformed) || w.Re != canonical.OpInvoke || env.Error != nil || !rawjson.IsObject(env.Result) {
+	malformed, ok := errors.AsType[*translators.MalformedError](err)
+	if !ok || w.Re != canonical.OpInvoke || env.Error != nil || !rawjson.IsObject(env.Result) {
 		return err
 	}
 	result := rawjson.Parse(env.Result, "")

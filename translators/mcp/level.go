@@ -100,7 +100,7 @@ func (r *reader) err() error {
 
 // leftovers returns the members that were not taken; nil: none.
 func (r *reader) leftovers() json.RawMessage {
-	b := rawjson.NewBuilder().Merge(r.Rest())
+	b := rawjson.NewBuilder().Rest(r.Object)
 	if r.meta != nil {
 		rest := r.meta.Rest()
 		if r.empty {
@@ -140,9 +140,14 @@ type writer struct {
 
 // write opens a level with what its extensions hold.
 func write(ext canonical.Extensions) *writer {
-	var builders [4]rawjson.Builder
-	w := &writer{
-		own:     rawjson.Empty(),
+	roomy := &struct {
+		writer
+		own      rawjson.Object
+		builders [4]rawjson.Builder
+	}{}
+	w, builders := &roomy.writer, &roomy.builders
+	*w = writer{
+		own:     &roomy.own,
 		members: &builders[0], meta: &builders[1], canon: &builders[2], ext: ext,
 		elsewhere: &builders[3],
 	}
@@ -231,7 +236,7 @@ func (w *writer) finish() {
 	w.metaRaw(profile.ExtKey, profile.Wrap(w.canon.Object(), w.ext, Binding))
 	var meta json.RawMessage
 	if w.left != nil {
-		meta = w.meta.Merge(w.left.Rest()).Bytes()
+		meta = w.meta.Rest(w.left).Bytes()
 	} else {
 		meta = w.meta.Object()
 	}

@@ -90,8 +90,8 @@ func withToken(params, token json.RawMessage) json.RawMessage {
 		return params
 	}
 	o.Take("_meta")
-	inner := rawjson.NewBuilder().Raw("progressToken", token).Merge(meta.Rest()).Bytes()
-	return rawjson.NewBuilder().Merge(o.Rest()).Raw("_meta", inner).Bytes()
+	inner := rawjson.NewBuilder().Raw("progressToken", token).Rest(meta).Bytes()
+	return rawjson.NewBuilder().Rest(o).Raw("_meta", inner).Bytes()
 }
 
 func (e *encoder) nativeResponse(body *canonical.Native) (translators.Wire, error) {
@@ -130,7 +130,7 @@ func modernResult(o *rawjson.Object) json.RawMessage {
 		}
 		break
 	}
-	return b.Merge(o.Rest()).Bytes()
+	return b.Rest(o).Bytes()
 }
 
 func (e *encoder) legacyResult(o *rawjson.Object) json.RawMessage {
@@ -145,7 +145,7 @@ func (e *encoder) legacyResult(o *rawjson.Object) json.RawMessage {
 	}
 	e.lose(canonical.LossPeerInfo, canonical.Dropped, "/body/result/_meta")
 	o.Take("_meta")
-	return rawjson.NewBuilder().Merge(o.Rest()).Raw("_meta", meta.Rest()).Bytes()
+	return rawjson.NewBuilder().Rest(o).Raw("_meta", meta.Rest()).Bytes()
 }
 
 var _ translators.ResourceProvider = (*Translator)(nil)

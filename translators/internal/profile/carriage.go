@@ -2,7 +2,6 @@ package profile
 
 import (
 	"encoding/json"
-	"maps"
 	"slices"
 	"strings"
 
@@ -43,9 +42,12 @@ func Merge(first, second json.RawMessage) json.RawMessage {
 	return b.Bytes()
 }
 
+// nothing is the canon of a level that carries none. All share it: there is nothing to take.
+var nothing = rawjson.Empty()
+
 // Carried is one level's carriage, read.
 type Carried struct {
-	Canon *rawjson.Object      // never nil; the caller takes what it knows
+	Canon *rawjson.Object      // never nil; the caller takes what it knows, and adds nothing
 	Ext   canonical.Extensions // foreign bindings; nil: none
 }
 
@@ -53,7 +55,7 @@ type Carried struct {
 // Carried. It refuses anything but objects, and the reader's own binding,
 // which no gateway carries to itself. Errors: *translators.MalformedError.
 func Unwrap(raw json.RawMessage, path string, own canonical.Binding) (Carried, error) {
-	c := Carried{Canon: rawjson.Empty()}
+	c := Carried{Canon: nothing}
 	if raw == nil {
 		return c, nil
 	}
@@ -157,5 +159,10 @@ func bindings(ext canonical.Extensions) []canonical.Binding {
 	if len(ext) == 0 {
 		return nil
 	}
-	return slices.Sorted(maps.Keys(ext))
+	names := make([]canonical.Binding, 0, len(ext))
+	for binding := range ext {
+		names = append(names, binding)
+	}
+	slices.Sort(names)
+	return names
 }
