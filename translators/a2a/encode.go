@@ -181,10 +181,14 @@ func (e *encoder) wrap(canon *rawjson.Builder, ext canonical.Extensions, path st
 
 // carry writes message-level members into canon.
 func (e *encoder) carry(canon *rawjson.Builder, fields []profile.Field) {
-	m := *e.m
-	m.Extensions = maps.Clone(m.Extensions)
-	delete(m.Extensions, Binding)
-	e.add(profile.CarryMessage(canon, &m, fields...))
+	m := e.m
+	if _, own := m.Extensions[Binding]; own {
+		foreign := *m
+		foreign.Extensions = maps.Clone(m.Extensions)
+		delete(foreign.Extensions, Binding)
+		m = &foreign
+	}
+	e.add(profile.CarryMessage(canon, m, fields...))
 }
 
 func (e *encoder) header() http.Header {
@@ -195,8 +199,7 @@ func (e *encoder) header() http.Header {
 	for _, uri := range e.activated() {
 		h.Add(extensionsField(e.target.Version), uri)
 	}
-	trace := e.m.Trace
-	for i, f := range traceFields(&trace) {
+	for i, f := range traceFields(&e.m.Trace) {
 		if sayable(*f.at) {
 			h.Set(f.name, *f.at)
 		} else if *f.at != "" {

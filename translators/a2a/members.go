@@ -234,14 +234,14 @@ func takeSkill(o *rawjson.Object) string {
 // under a known name is the form of a value and stands only while the value
 // says the same; the canonical value always wins.
 type writer struct {
-	b       *rawjson.Builder
+	b       rawjson.Builder
 	rest    []rawjson.Member
 	known   []string
 	selects bool // as the decoder's of what is written
 }
 
 func newWriter(leftover json.RawMessage, known []string) *writer {
-	w := &writer{b: rawjson.NewBuilder(), known: known}
+	w := &writer{known: known}
 	if leftover != nil {
 		w.rest = rawjson.Parse(leftover, "").Members()
 	}
@@ -335,7 +335,8 @@ func (w *writer) metadata(ours json.RawMessage) {
 	form := w.form("metadata")
 	if !rawjson.IsObject(form) {
 		if ours != nil {
-			form = rawjson.NewBuilder().Raw(profile.ExtensionURI, ours).Bytes()
+			w.b.Begin("metadata").Raw(profile.ExtensionURI, ours).End()
+			return
 		}
 		w.b.Raw("metadata", form)
 		return

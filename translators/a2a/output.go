@@ -36,7 +36,7 @@ func (e *encoder) output(o *canonical.Output, ext canonical.Extensions) (json.Ra
 	w.text("id", conv.TaskID)
 	w.text("contextId", conv.ContextID)
 	parts := e.outputParts(o, "/body/output")
-	status := rawjson.NewBuilder()
+	status := w.b.Begin("status")
 	if o.Failed {
 		status.String("state", "TASK_STATE_FAILED").Raw("message", failed(conv, parts))
 	} else {
@@ -45,7 +45,7 @@ func (e *encoder) output(o *canonical.Output, ext canonical.Extensions) (json.Ra
 	if !o.At.IsZero() {
 		status.String("timestamp", stamp(o.At))
 	}
-	w.b.Raw("status", status.Bytes())
+	status.End()
 	if !o.Failed && len(parts) > 0 {
 		artifact := rawjson.NewBuilder().String("artifactId", resultArtifact).Array("parts", parts).Bytes()
 		w.list("artifacts", []json.RawMessage{artifact})
@@ -76,14 +76,16 @@ func (e *encoder) outputParts(o *canonical.Output, place string) []json.RawMessa
 	var out []json.RawMessage
 	structured := o.Structured
 	for i := range o.Parts {
-		p, canon := o.Parts[i], rawjson.NewBuilder()
+		p, canon := &o.Parts[i], (*rawjson.Builder)(nil)
 		if structured != nil && p.Kind == canonical.KindText && sameValue(p.Text, structured) {
-			markCopy(canon, p.Text, structured)
-			p.Kind, p.Data = canonical.KindData, structured
+			canon = markCopy(p.Text, structured)
+			copied := *p
+			copied.Kind, copied.Data = canonical.KindData, structured
+			p = &copied
 			e.lose(canonical.LossStructured, place+"/structured")
 			structured = nil
 		}
-		if raw := e.part(&p, at(path, i), canon); raw != nil {
+		if raw := e.part(p, at(path, i), canon); raw != nil {
 			out = append(out, raw)
 		} else {
 			e.drop(canonical.LossContent, at(path, i))
@@ -97,12 +99,11 @@ func (e *encoder) outputParts(o *canonical.Output, place string) []json.RawMessa
 	return out
 }
 
-func markCopy(canon *rawjson.Builder, text string, structured json.RawMessage) {
+func markCopy(text string, structured json.RawMessage) *rawjson.Builder {
 	if text == string(structured) {
-		canon.Bool(keyCopy, true)
-	} else {
-		canon.String(keyCopy, text)
+		return rawjson.NewBuilder().Bool(keyCopy, true)
 	}
+	return rawjson.NewBuilder().String(keyCopy, text)
 }
 
 func sameValue(text string, structured json.RawMessage) bool {

@@ -3,24 +3,25 @@ package mcp
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/internal/profile"
 	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
 )
 
-// carriedFields are the fields of an invocation that MCP has no place for.
-// returned as a fresh slice: tables of package level are read-only. A caller
+var callFields = [...]profile.Field{
+	profile.FieldMessageID, profile.FieldReferences, profile.FieldTenant, profile.FieldAccept,
+	profile.FieldHistory, profile.FieldNoWait, profile.FieldDeadline, profile.FieldMessageExt, profile.FieldStream,
+}
+
+// carriedFields are the fields of an invocation that MCP has no place for. A caller
 // that sends a progress token wants a stream; MCP has no other sign of that.
 func carriedFields(m *canonical.Message) []profile.Field {
-	fields := []profile.Field{
-		profile.FieldMessageID, profile.FieldReferences, profile.FieldTenant, profile.FieldAccept,
-		profile.FieldHistory, profile.FieldNoWait, profile.FieldDeadline, profile.FieldMessageExt,
+	if m.Correlation.Progress != nil {
+		return slices.Clip(callFields[:len(callFields)-1])
 	}
-	if m.Correlation.Progress == nil {
-		fields = append(fields, profile.FieldStream)
-	}
-	return fields
+	return callFields[:]
 }
 
 func decodeCall(m *canonical.Message, r *reader) error {

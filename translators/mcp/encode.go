@@ -225,7 +225,7 @@ func (e *encoder) clientInfo(w *writer) {
 }
 
 func ourselves() json.RawMessage {
-	return rawjson.NewBuilder().String("name", gatewayName).String("version", "").Bytes()
+	return json.RawMessage(`{"name":"` + gatewayName + `","version":""}`)
 }
 
 // legacyMeta carries what a legacy request has no place for, and drops what

@@ -419,7 +419,7 @@ func decodeContent(m *canonical.Message, r *reader, profiled canonical.Profile) 
 		}
 		for i, raw := range list {
 			block := rawjson.NewBuilder().String("type", "resource").Raw("resource", raw).Bytes()
-			out.Parts = append(out.Parts, lenientBlock(m, block, "/result/contents/"+strconv.Itoa(i), nil))
+			out.Parts = lenientBlock(out.Parts, m, block, "/result/contents/"+strconv.Itoa(i), nil)
 		}
 	default:
 		if _, ok := rawjson.Elements(r.Peek("resources")); !ok {
@@ -454,7 +454,7 @@ func decodeMessages(m *canonical.Message, r *reader, out *canonical.Output) erro
 		if o.Err() != nil {
 			return o.Err()
 		}
-		out.Parts = append(out.Parts, lenientBlock(m, content, at+"/content", nil))
+		out.Parts = lenientBlock(out.Parts, m, content, at+"/content", nil)
 	}
 	if about := r.Peek("description"); about != nil && about[0] != '"' {
 		r.Fail("description", "not a string")
