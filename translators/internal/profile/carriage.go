@@ -151,7 +151,7 @@ func saysDefault(name string, value json.RawMessage) bool {
 	default:
 		return false
 	}
-	return string(value) == "null" || rawjson.Equal(value, json.RawMessage(unsaid))
+	return string(value) == "null" || string(value) == unsaid || rawjson.Equal(value, json.RawMessage(unsaid))
 }
 
 // bindings lists the keys in order. Most levels have no extensions at all.

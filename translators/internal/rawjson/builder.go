@@ -28,7 +28,7 @@ func (b *Builder) name(name string, size int) {
 	if b.Empty() {
 		capacity := b.space
 		if capacity == 0 {
-			capacity = max(192, size+64)
+			capacity = max(128, size+64)
 		}
 		b.buf = append(make([]byte, 0, capacity), '{')
 	} else {
