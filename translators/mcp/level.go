@@ -142,12 +142,13 @@ type writer struct {
 func write(ext canonical.Extensions) *writer {
 	roomy := &struct {
 		writer
-		own      rawjson.Object
+		none     rawjson.Object
 		builders [4]rawjson.Builder
+		names    [4]string
 	}{}
 	w, builders := &roomy.writer, &roomy.builders
 	*w = writer{
-		own:     &roomy.own,
+		own: &roomy.none, written: roomy.names[:0],
 		members: &builders[0], meta: &builders[1], canon: &builders[2], ext: ext,
 		elsewhere: &builders[3],
 	}

@@ -109,10 +109,12 @@ func SaysCall(parts []canonical.Part, call *canonical.Call) bool {
 // not find in the call. Nil: nothing. The advisory texts beside the data part
 // are content that the tool does not see; they are carried with it.
 func OutlineTyped(turn *canonical.Content, call *canonical.Call) (outline json.RawMessage, losses []canonical.Loss) {
-	_, at, ok := TypedTurn(turn.Parts)
-	if ok && plainHead(turn) && SameParts(typedContent(call, nil).Parts, turn.Parts) {
-		return nil, nil
+	if plainHead(turn) && SameParts(typedContent(call, nil).Parts, turn.Parts) {
+		if _, _, ok := TypedTurn(turn.Parts); ok {
+			return nil, nil
+		}
 	}
+	at := soleDataAt(turn.Parts)
 	w := argsWriter{}
 	for i := range turn.Parts {
 		w.beside(i, &turn.Parts[i], i == at)
