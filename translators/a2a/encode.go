@@ -351,8 +351,7 @@ func (e *encoder) response(r *canonical.Result) (json.RawMessage, error) {
 		r, conv = came, its // an A2A result that went through another protocol
 	}
 	if r.Output != nil {
-		task, err := e.output(r.Output, r.Extensions)
-		return rawjson.NewBuilder().Raw("task", task).Bytes(), err
+		return e.output(r.Output, r.Extensions)
 	}
 	canon := rawjson.NewBuilder()
 	if ext := profile.Wrap(nil, r.Extensions, Binding); ext != nil {

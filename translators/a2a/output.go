@@ -25,17 +25,23 @@ const resultArtifact = "result"
 // filler is what a failed task says when the tool said nothing.
 const filler = "The call failed without saying why."
 
-// output writes a call's direct output as a task: results belong in artifacts
-// and not in messages (A2A 3.7).
+// output writes a call's direct output as a reply with a task: results belong in
+// artifacts and not in messages (A2A 3.7).
 func (e *encoder) output(o *canonical.Output, ext canonical.Extensions) (json.RawMessage, error) {
 	conv := e.m.Conversation
 	if conv.TaskID == "" {
 		return nil, unstamped("task id")
 	}
+	parts := e.outputParts(o, "/body/output")
+	size := 512
+	for _, part := range parts {
+		size += len(part)
+	}
 	w := newWriter(nil, taskMembers)
+	w.b = *rawjson.NewBuilderOf(size)
+	w.b.Begin("task")
 	w.text("id", conv.TaskID)
 	w.text("contextId", conv.ContextID)
-	parts := e.outputParts(o, "/body/output")
 	status := w.b.Begin("status")
 	if o.Failed {
 		status.String("state", "TASK_STATE_FAILED").Raw("message", failed(conv, parts))
@@ -55,6 +61,7 @@ func (e *encoder) output(o *canonical.Output, ext canonical.Extensions) (json.Ra
 	e.ownResult(ext, canon)
 	w.metadata(profile.Wrap(canon.Object(), ext, Binding))
 	e.add(profile.ForeignLosses(ext, Binding, "/body"))
+	w.b.End()
 	return w.bytes(), nil
 }
 

@@ -127,6 +127,7 @@ func (e *encoder) call(body *canonical.Invoke) (*canonical.Call, json.RawMessage
 	if !e.native {
 		w.forget("arguments")
 	}
+	*w.members = *rawjson.NewBuilderOf(len(call.Args) + 512)
 	if err := e.retry(w, body); err != nil {
 		return nil, nil, err
 	}
