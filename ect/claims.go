@@ -10,8 +10,6 @@ import (
 	"hash"
 	"slices"
 	"strings"
-
-	"github.com/aepb/aepb-gateway/ect/internal/jose"
 )
 
 // ID is a token's jti: a UUID (RFC 9562) in its textual form, compared as it
@@ -169,12 +167,8 @@ func (e Ext) clone() Ext {
 // Hash is base64url(SHA-256(bytes)) without padding, 43 characters: the form
 // of inp_hash and out_hash (ECT draft, "Data Integrity Claims"). What is hashed
 // are the bytes of a message body as received or sent, never a re-encoding.
-func Hash(data []byte) string { return encodeSum(sha256.Sum256(data)) }
-
-// hashText is Hash of a text.
-func hashText(text string) string { return encodeSum(jose.Sum(text)) }
-
-func encodeSum(sum [sha256.Size]byte) string {
+func Hash(data []byte) string {
+	sum := sha256.Sum256(data)
 	var text [43]byte
 	base64.RawURLEncoding.Encode(text[:], sum[:])
 	return string(text[:])

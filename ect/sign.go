@@ -56,10 +56,21 @@ type signing struct {
 	notes   string        // the encoded header and its dot of a Statement
 	kid     string
 	chain   []*x509.Certificate
+	spaces  spaces
 }
 
-// spaces are where tokens are written: an array on the stack would make each new stack grow.
-var spaces = sync.Pool{New: func() any { return new([]byte) }}
+// spaces are where tokens are written and hashed: an array on the stack would make each new stack grow.
+type spaces struct{ sync.Pool }
+
+// of is a space with a text in it, to be put back.
+func (s *spaces) of(text string) *[]byte {
+	space, ok := s.Get().(*[]byte)
+	if !ok {
+		space = new([]byte)
+	}
+	*space = append((*space)[:0], text...)
+	return space
+}
 
 // NewSigner checks that key, chain and issuer belong together.
 func NewSigner(d SignerDeps) (*Signer, error) {
@@ -155,15 +166,15 @@ func (s *Signer) Sign(c Claims) (Token, error) { return s.SignAs(DialectSeed, c)
 // can carry (see Dialect.MaxExt) is ErrUnsignable too.
 func (s *Signer) SignAs(d Dialect, c Claims) (Token, error) {
 	c = s.complete(c)
-	space := spaces.Get().(*[]byte)
-	defer spaces.Put(space)
-	payload, ext, as, err := s.payload((*space)[:0], d, &c)
+	own := s.own.Load()
+	space := own.spaces.of("")
+	defer own.spaces.Put(space)
+	payload, ext, as, err := s.payload(*space, d, &c)
 	if err != nil {
 		return Token{}, err
 	}
 	*space = payload
 	c.Ext = nil // the caller's: what was signed of it is in ext
-	own := s.own.Load()
 	compact, err := s.sign(own, own.headers[as.typ], payload)
 	if err != nil {
 		return Token{}, err
@@ -248,9 +259,9 @@ func sign(own *signing, header string, payload []byte, limit int) (string, error
 	if size+signature > limit {
 		return "", tooLarge(limit)
 	}
-	space := spaces.Get().(*[]byte)
-	defer spaces.Put(space)
-	out := append(slices.Grow((*space)[:0], size+signature), header...)
+	space := own.spaces.of(header)
+	defer own.spaces.Put(space)
+	out := slices.Grow(*space, size+signature-len(header))
 	out = enc.AppendEncode(out, payload)
 	sig, err := jose.Sign(own.alg, own.key, out)
 	if err != nil {

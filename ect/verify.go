@@ -3,6 +3,7 @@ package ect
 import (
 	"cmp"
 	"context"
+	"crypto"
 	"crypto/subtle"
 	"errors"
 	"fmt"
@@ -90,6 +91,7 @@ type Verifier struct {
 	maxToken    int
 	now         func() time.Time
 	scanners    sync.Pool // of *jose.Scanner
+	spaces      spaces
 	headers     headers
 }
 
@@ -204,7 +206,7 @@ func (v *Verifier) authentic(ctx context.Context, p *parsed, peer Peer) error {
 	if !jose.Fits(p.header.Algorithm, owner.Key) {
 		return p.invalid(ReasonUnsupportedAlg, "alg")
 	}
-	if !jose.Verify(p.header.Algorithm, owner.Key, p.signed, p.signature) {
+	if !v.genuine(p, owner.Key) {
 		return p.invalid(ReasonInvalidSignature, "")
 	}
 	v.headers.learn(p)
@@ -212,6 +214,12 @@ func (v *Verifier) authentic(ctx context.Context, p *parsed, peer Peer) error {
 		return p.invalid(ReasonIssuerMismatch, "iss")
 	}
 	return nil
+}
+
+func (v *Verifier) genuine(p *parsed, key crypto.PublicKey) bool {
+	signed := v.spaces.of(p.signed)
+	defer v.spaces.Put(signed)
+	return jose.Verify(p.header.Algorithm, key, *signed, p.signature)
 }
 
 // required is the minimum level for what a peer presents: the token has no say.
@@ -297,8 +305,10 @@ func (v *Verifier) untimely(p *parsed) (Reason, string) {
 // claim is the last step: only a token that is good in every other way uses up its id.
 func (v *Verifier) claim(ctx context.Context, t Verified, c Check) error {
 	key := ReplayKey{Issuer: t.claims.Issuer, Workflow: t.claims.Workflow, ID: t.claims.ID}
+	compact := v.spaces.of(t.compact)
+	defer v.spaces.Put(compact)
 	state, err := v.replay.Claim(ctx, key, ReplayUse{
-		Token: hashText(t.compact), Body: c.Body,
+		Token: Hash(*compact), Body: c.Body,
 		Issued: time.Unix(t.claims.IssuedAt, 0), Until: v.useless(t), Holder: c.Holder,
 	})
 	switch {
@@ -426,7 +436,7 @@ func ParseNote(compact, typ string, limit int) (Note, error) {
 func (n Note) Compact() string { return n.compact }
 
 // Hash names the note: the hash of its compact form.
-func (n Note) Hash() string { return hashText(n.compact) }
+func (n Note) Hash() string { return Hash([]byte(n.compact)) }
 
 // Authentic verifies that an issuer signed a note at a time, with a key that was its own then. Its errors are
 // *[InvalidError]; any other is trouble of the key source.
@@ -446,7 +456,7 @@ func (v *Verifier) Authentic(ctx context.Context, n Note, issuer Identity, at ti
 	switch {
 	case !jose.Fits(p.header.Algorithm, owner.Key):
 		return p.invalid(ReasonUnsupportedAlg, "alg")
-	case !jose.Verify(p.header.Algorithm, owner.Key, p.signed, p.signature):
+	case !v.genuine(&p, owner.Key):
 		return p.invalid(ReasonInvalidSignature, "")
 	case owner.ID == "" || owner.ID != issuer:
 		return p.invalid(ReasonIssuerMismatch, "")

@@ -30,6 +30,7 @@ type reader struct {
 	*rawjson.Object
 	d     *decoder
 	forms []rawjson.Member
+	none  rawjson.Object // the canon, where nothing is carried
 }
 
 // open starts to read an object whose known members are listed.
@@ -189,7 +190,7 @@ func (r *reader) leftover() json.RawMessage {
 // carried takes our member out of metadata. What stands there and is not what
 // a gateway writes stays metadata: kept, not believed.
 func (r *reader) carried() (c profile.Carried, skill string) {
-	c, _ = profile.Unwrap(nil, "", Binding)
+	c.Canon = &r.none
 	raw := r.value("metadata")
 	if raw == nil {
 		return c, ""

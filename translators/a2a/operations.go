@@ -43,7 +43,7 @@ var operationTable = [...]operation{
 }
 
 // nameIn is the operation's name in a version; "": it has none there.
-func (o *operation) nameIn(version string) string {
+func (o operation) nameIn(version string) string {
 	if version == Version03 {
 		return o.old
 	}
@@ -53,8 +53,8 @@ func (o *operation) nameIn(version string) string {
 // operationOf finds an operation by its name in a version; nil: there is none.
 func operationOf(method, version string) *operation {
 	for i := range operationTable {
-		if o := &operationTable[i]; method != "" && o.nameIn(version) == method {
-			return o
+		if o := operationTable[i]; method != "" && o.nameIn(version) == method {
+			return new(o)
 		}
 	}
 	return nil
@@ -64,8 +64,8 @@ func operationOf(method, version string) *operation {
 func asks(m *canonical.Message, stream bool) *operation {
 	push, _ := m.Body.(*canonical.PushRequest)
 	for i := range operationTable {
-		if o := &operationTable[i]; o.op == m.Op && (o.op != canonical.OpInvoke || o.stream == stream) && (push == nil || o.verb == push.Verb) {
-			return o
+		if o := operationTable[i]; o.op == m.Op && (o.op != canonical.OpInvoke || o.stream == stream) && (push == nil || o.verb == push.Verb) {
+			return new(o)
 		}
 	}
 	return nil

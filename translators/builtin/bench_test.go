@@ -11,15 +11,15 @@ import (
 
 // exchange is one A2A message that becomes an MCP call and its result a task.
 type exchange struct {
-	ask, reply      translators.Wire
-	asked, answered *canonical.Message
-	tool, task      translators.Target
+	request, reply translators.Wire
+	call, result   *canonical.Message
+	tool, task     translators.Target
 }
 
 func newExchange(b *testing.B) *exchange {
 	b.Helper()
 	x := &exchange{
-		ask: translators.Wire{Binding: a2a.Binding, Version: "1.0", Media: a2a.Media, Body: []byte(
+		request: translators.Wire{Binding: a2a.Binding, Version: "1.0", Media: a2a.Media, Body: []byte(
 			`{"jsonrpc":"2.0","id":"5d0cd0ce-3f0f-4f47-8b4f-f1c8c5d8c6f4","method":"SendMessage","params":{"message":{"messageId":"5d0cd0ce-3f0f-4f47-8b4f-f1c8c5d8c6f4",` +
 				`"role":"ROLE_USER","parts":[{"data":{"skill":"echo","input":{"message":"hello"}},"mediaType":"application/json"}]}}}`)},
 		reply: translators.Wire{
@@ -32,15 +32,15 @@ func newExchange(b *testing.B) *exchange {
 		task: translators.Target{Version: "1.0"},
 	}
 	var err error
-	if x.asked, err = a2a.New(translators.Config{}).Decode(x.ask); err != nil {
+	if x.call, err = a2a.New(translators.Config{}).Decode(x.request); err != nil {
 		b.Fatal(err)
 	}
-	if x.answered, err = mcp.New(translators.Config{}).Decode(x.reply); err != nil {
+	if x.result, err = mcp.New(translators.Config{}).Decode(x.reply); err != nil {
 		b.Fatal(err)
 	}
-	x.asked.Correlation.WireID = canonical.TextID("7f")
-	x.answered.Correlation = canonical.Correlation{WireID: canonical.TextID("5d0c"), MessageID: "5d0c"}
-	x.answered.Conversation = canonical.Conversation{ContextID: "c-1", TaskID: "t-1"}
+	x.call.Correlation.WireID = canonical.TextID("7f")
+	x.result.Correlation = canonical.Correlation{WireID: canonical.TextID("5d0c"), MessageID: "5d0c"}
+	x.result.Conversation = canonical.Conversation{ContextID: "c-1", TaskID: "t-1"}
 	return x
 }
 
@@ -51,10 +51,10 @@ func BenchmarkExchange_FourCodecCalls(b *testing.B) {
 		name string
 		run  func() error
 	}{
-		{"decode request", func() error { _, err := fromA2A.Decode(x.ask); return err }},
-		{"encode call", func() error { _, _, err := toMCP.Encode(x.asked, x.tool); return err }},
+		{"decode request", func() error { _, err := fromA2A.Decode(x.request); return err }},
+		{"encode call", func() error { _, _, err := toMCP.Encode(x.call, x.tool); return err }},
 		{"decode result", func() error { _, err := toMCP.Decode(x.reply); return err }},
-		{"encode task", func() error { _, _, err := fromA2A.Encode(x.answered, x.task); return err }},
+		{"encode task", func() error { _, _, err := fromA2A.Encode(x.result, x.task); return err }},
 	} {
 		b.Run(step.name, func(b *testing.B) {
 			b.ReportAllocs()

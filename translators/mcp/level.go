@@ -17,6 +17,7 @@ type reader struct {
 	meta    *rawjson.Object // nil: no _meta
 	empty   bool            // _meta stood there and was empty
 	carried profile.Carried
+	none    rawjson.Object // its canon, where nothing is carried
 
 	version string // see at, in revision.go; empty: the level is the same in all
 	level   level
@@ -61,11 +62,12 @@ func open(o *rawjson.Object, path string) (*reader, error) {
 			return nil, err
 		}
 	}
-	if carried != nil {
-		path += "/_meta/" + profile.ExtKey
+	if carried == nil {
+		r.carried.Canon = &r.none
+		return r, r.Err()
 	}
 	var err error
-	r.carried, err = profile.Unwrap(carried, path, Binding)
+	r.carried, err = profile.Unwrap(carried, path+"/_meta/"+profile.ExtKey, Binding)
 	if err == nil {
 		err = r.Err()
 	}

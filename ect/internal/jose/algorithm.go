@@ -10,7 +10,6 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"slices"
-	"sync"
 
 	"github.com/golang-jwt/jwt/v5"
 	"golang.org/x/crypto/cryptobyte"
@@ -61,7 +60,7 @@ func Fits(alg string, key crypto.PublicKey) bool {
 }
 
 // Verify checks a signature; false also for a key that does not fit.
-func Verify(alg string, key crypto.PublicKey, signed string, signature []byte) bool {
+func Verify(alg string, key crypto.PublicKey, signed, signature []byte) bool {
 	m, ok := methods[alg]
 	if !ok || !m.fits(key) {
 		return false
@@ -69,7 +68,7 @@ func Verify(alg string, key crypto.PublicKey, signed string, signature []byte) b
 	if public, ok := key.(*ecdsa.PublicKey); ok && alg == ES256 {
 		return verifyES256(public, signed, signature)
 	}
-	return m.SigningMethod.Verify(signed, signature, key) == nil
+	return m.SigningMethod.Verify(string(signed), signature, key) == nil
 }
 
 // Sign makes a signature. The key must be one that AlgorithmOf knows.
@@ -90,7 +89,7 @@ func Sign(alg string, key crypto.Signer, input []byte) ([]byte, error) {
 
 const half = 32
 
-func verifyES256(key *ecdsa.PublicKey, signed string, signature []byte) bool {
+func verifyES256(key *ecdsa.PublicKey, signed, signature []byte) bool {
 	if len(signature) != 2*half {
 		return false
 	}
@@ -105,19 +104,8 @@ func verifyES256(key *ecdsa.PublicKey, signed string, signature []byte) bool {
 		der = append(append(der, "\x00"[:negative]...), number...)
 	}
 	der[1] = byte(len(der) - 2)
-	sum := Sum(signed)
+	sum := sha256.Sum256(signed)
 	return ecdsa.VerifyASN1(key, sum[:], der)
-}
-
-var spaces = sync.Pool{New: func() any { return new([]byte) }}
-
-// Sum is the SHA-256 of a text. A token is long, and each conversion of it would be
-// a copy to collect.
-func Sum(text string) [sha256.Size]byte {
-	space := spaces.Get().(*[]byte)
-	defer spaces.Put(space)
-	*space = append((*space)[:0], text...)
-	return sha256.Sum256(*space)
 }
 
 // signES256 signs deterministically, as RFC 6979 says and RFC 8725 section 3.2 asks

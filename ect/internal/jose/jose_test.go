@@ -39,11 +39,11 @@ func TestVerify_PublishedSignatures(t *testing.T) {
 		}
 		cut := strings.LastIndexByte(tc.compact, '.')
 		sig, err := Decode(tc.compact[cut+1:], "signature")
-		if err != nil || !Verify(alg, key.Public, tc.compact[:cut], sig) {
+		if err != nil || !Verify(alg, key.Public, []byte(tc.compact[:cut]), sig) {
 			t.Errorf("%s: the published signature does not verify: %v", alg, err)
 		}
 		sig[0]++
-		if Verify(alg, key.Public, tc.compact[:cut], sig) {
+		if Verify(alg, key.Public, []byte(tc.compact[:cut]), sig) {
 			t.Errorf("%s: another signature verifies", alg)
 		}
 	}
@@ -112,7 +112,7 @@ func TestFits_KeysAndAlgorithms(t *testing.T) {
 			if want := alg != "" && strings.Contains(tc.want, alg); Fits(alg, tc.key) != want {
 				t.Errorf("%s, %s: want %v", name, alg, want)
 			}
-			if Verify(alg, tc.key, "a.b", nil) || Verify(alg, tc.key, "a.b", make([]byte, 64)) {
+			if Verify(alg, tc.key, []byte("a.b"), nil) || Verify(alg, tc.key, []byte("a.b"), make([]byte, 64)) {
 				t.Errorf("%s, %s: nothing is a signature", name, alg)
 			}
 		}
@@ -140,7 +140,7 @@ func TestSign_Verifies(t *testing.T) {
 			t.Fatal(alg, err)
 		}
 		sig, err := Sign(alg, key, []byte("a.b"))
-		if err != nil || len(sig) != 64 || !Verify(alg, key.Public(), "a.b", sig) {
+		if err != nil || len(sig) != 64 || !Verify(alg, key.Public(), []byte("a.b"), sig) {
 			t.Errorf("%s: %d bytes, %v", alg, len(sig), err)
 		}
 	}
@@ -185,7 +185,7 @@ func TestSign_ES256IsDeterministic(t *testing.T) {
 	for n := range 600 {
 		message := []byte(strconv.Itoa(n))
 		sig, err := Sign(ES256, key, message)
-		if err != nil || !Verify(ES256, key.Public(), string(message), sig) {
+		if err != nil || !Verify(ES256, key.Public(), message, sig) {
 			t.Fatalf("%d: %x, %v", n, sig, err)
 		}
 		if sig[0] == 0 || sig[32] == 0 {

@@ -98,7 +98,7 @@ func (t *JWT) readHeader(scan *Scanner, raw []byte) error {
 }
 
 // Verify checks the signature with a key that must fit the token's algorithm.
-func (t *JWT) Verify(key any) bool { return Verify(t.Algorithm, key, t.signed, t.signature) }
+func (t *JWT) Verify(key any) bool { return Verify(t.Algorithm, key, []byte(t.signed), t.signature) }
 
 // Fault is the first claim that was not there or has no value of its kind.
 type Fault struct {

@@ -42,12 +42,9 @@ func Merge(first, second json.RawMessage) json.RawMessage {
 	return b.Bytes()
 }
 
-// nothing is the canon of a level that carries none. All share it: there is nothing to take.
-var nothing = rawjson.Empty()
-
 // Carried is one level's carriage, read.
 type Carried struct {
-	Canon *rawjson.Object      // never nil; the caller takes what it knows, and adds nothing
+	Canon *rawjson.Object      // never nil; the caller takes what it knows
 	Ext   canonical.Extensions // foreign bindings; nil: none
 }
 
@@ -55,7 +52,7 @@ type Carried struct {
 // Carried. It refuses anything but objects, and the reader's own binding,
 // which no gateway carries to itself. Errors: *translators.MalformedError.
 func Unwrap(raw json.RawMessage, path string, own canonical.Binding) (Carried, error) {
-	c := Carried{Canon: nothing}
+	c := Carried{Canon: rawjson.Empty()}
 	if raw == nil {
 		return c, nil
 	}

@@ -343,16 +343,15 @@ func Texts(raw json.RawMessage) (values []string, ok bool) {
 }
 
 // usual are names and words of nearly every message, which are not made anew for each.
-var usual = func() map[string]string {
-	words := map[string]string{}
-	for word := range strings.FieldsSeq(`2.0 _meta arguments artifactId artifacts code complete content contextId data error
-		id input isError jsonrpc mediaType message messageId metadata method name params parts result resultType role
-		skill state status structuredContent task taskId text timestamp type application/json
-		ROLE_AGENT ROLE_USER SendMessage TASK_STATE_COMPLETED tools/call`) {
-		words[word] = word
-	}
-	return words
-}()
+var usual = map[string]string{
+	"2.0": "2.0", "_meta": "_meta", "arguments": "arguments", "artifactId": "artifactId", "artifacts": "artifacts", "code": "code",
+	"complete": "complete", "content": "content", "contextId": "contextId", "data": "data", "error": "error", "id": "id", "input": "input",
+	"isError": "isError", "jsonrpc": "jsonrpc", "mediaType": "mediaType", "message": "message", "messageId": "messageId", "metadata": "metadata",
+	"method": "method", "name": "name", "params": "params", "parts": "parts", "result": "result", "resultType": "resultType", "role": "role",
+	"skill": "skill", "state": "state", "status": "status", "structuredContent": "structuredContent", "task": "task", "taskId": "taskId", "text": "text",
+	"timestamp": "timestamp", "type": "type", "application/json": "application/json", "ROLE_AGENT": "ROLE_AGENT", "ROLE_USER": "ROLE_USER",
+	"SendMessage": "SendMessage", "TASK_STATE_COMPLETED": "TASK_STATE_COMPLETED", "tools/call": "tools/call",
+}
 
 // Unquote decodes a JSON string.
 func Unquote(raw json.RawMessage) (string, bool) {
