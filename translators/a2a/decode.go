@@ -166,7 +166,7 @@ func readSend(d *decoder, m *canonical.Message, r *reader) {
 	invoke.Turn, skill = d.turn(raw, r.Path("message"), &m.Conversation)
 	m.Conversation.Tenant = tenant
 	m.Correlation.MessageID, m.To.Skill = invoke.Turn.ID, skill
-	if call, _, ok := profile.TypedTurn(invoke.Turn.Parts); ok && invoke.Turn.Role == canonical.RoleCaller {
+	if call, ok := profile.TypedTurn(invoke.Turn.Parts); ok && invoke.Turn.Role == canonical.RoleCaller {
 		invoke.Call = call
 	}
 	invoke.Answers = answersIn(&invoke.Turn)

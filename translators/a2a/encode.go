@@ -237,7 +237,7 @@ func (e *encoder) typed() bool {
 	if err != nil {
 		return false
 	}
-	_, _, ok = profile.TypedTurn(turn.Content.Parts)
+	_, ok = profile.TypedTurn(turn.Content.Parts)
 	return ok
 }
 
@@ -296,7 +296,7 @@ func (e *encoder) turn(turn *profile.Turn, id string) json.RawMessage {
 // chose one by its call; words alone would not say which. An agent whose card
 // lists no skills has none to name.
 func (e *encoder) skill(parts []canonical.Part) string {
-	_, _, typed := profile.TypedTurn(parts)
+	_, typed := profile.TypedTurn(parts)
 	if e.m.To.Skill == "" && !e.home && !typed && e.target.Capability != nil && !implied(e.target.Capability) {
 		return e.target.Capability.ID
 	}

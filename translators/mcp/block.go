@@ -214,7 +214,7 @@ func (e *encoder) encodeBlock(p *canonical.Part, at string) (block, meta json.Ra
 	case p.Kind == canonical.KindText:
 		w.need("type", "text")
 		w.need("text", p.Text)
-		losses = profile.CarryPart(w.canon, p, at, textFields[:]...)
+		losses = profile.CarryPart(&w.canon, p, at, textFields[:]...)
 	case p.Kind == canonical.KindData:
 		if p.Data == nil {
 			return nil, nil, refuse(canonical.CodeInvalidRequest, "a data part without data")
@@ -222,7 +222,7 @@ func (e *encoder) encodeBlock(p *canonical.Part, at string) (block, meta json.Ra
 		w.need("type", "text")
 		w.need("text", string(p.Data))
 		w.canon.String(markKind, "data")
-		losses = profile.CarryPart(w.canon, p, at, textFields[:]...)
+		losses = profile.CarryPart(&w.canon, p, at, textFields[:]...)
 	case p.Kind == canonical.KindRef:
 		losses = e.encodeRef(w, p, at)
 	case p.Kind == canonical.KindFile:
@@ -260,7 +260,7 @@ func encodeLinkText(w *writer, p *canonical.Part, at string) []canonical.Loss {
 	w.need("text", linkText(p))
 	w.canon.String(markKind, "link")
 	losses := []canonical.Loss{{Code: canonical.LossAnnotations, Path: at + "/kind", Fate: canonical.Carried}}
-	return append(losses, profile.CarryPart(w.canon, p, at, append(textFields[:], profile.PartForm)...)...)
+	return append(losses, profile.CarryPart(&w.canon, p, at, append(textFields[:], profile.PartForm)...)...)
 }
 
 // encodeLink writes a link; named says that it must have a name.
@@ -278,7 +278,7 @@ func encodeLink(w *writer, p *canonical.Part, at string, named bool) []canonical
 	w.text("description", p.Description)
 	w.text("mimeType", p.Media)
 	w.raw("size", p.Size)
-	return profile.CarryPart(w.canon, p, at, profile.PartForm)
+	return profile.CarryPart(&w.canon, p, at, profile.PartForm)
 }
 
 // baseName is the last segment of a reference, for a member that must be there.
@@ -312,7 +312,7 @@ func (e *encoder) encodeFile(w *writer, p *canonical.Part, at string) []canonica
 	} else {
 		w.need("mimeType", p.Media)
 	}
-	return profile.CarryPart(w.canon, p, at, profile.PartName, profile.PartTitle, profile.PartDescription, profile.PartSize, profile.PartURI)
+	return profile.CarryPart(&w.canon, p, at, profile.PartName, profile.PartTitle, profile.PartDescription, profile.PartSize, profile.PartURI)
 }
 
 func quoteBase64(data []byte) json.RawMessage {
@@ -337,7 +337,7 @@ func (e *encoder) encodeResource(w *writer, p *canonical.Part, at string) []cano
 	}
 	w.raw("resource", w.fit(in, canonContents))
 	e.declare(in, canonical.LossAnnotations, at, "/resource", nil)
-	return profile.CarryPart(w.canon, p, at, profile.PartName, profile.PartTitle, profile.PartDescription, profile.PartSize)
+	return profile.CarryPart(&w.canon, p, at, profile.PartName, profile.PartTitle, profile.PartDescription, profile.PartSize)
 }
 
 // mediaUnknown is the media type of an image or a sound whose server did not say it.

@@ -127,7 +127,7 @@ func (e *encoder) call(body *canonical.Invoke) (*canonical.Call, json.RawMessage
 	if !e.native {
 		w.forget("arguments")
 	}
-	*w.members = *rawjson.NewBuilderOf(len(call.Args) + 512)
+	w.members = *rawjson.NewBuilderOf(len(call.Args) + 512)
 	if err := e.retry(w, body); err != nil {
 		return nil, nil, err
 	}
@@ -142,11 +142,11 @@ func (e *encoder) call(body *canonical.Invoke) (*canonical.Call, json.RawMessage
 	if body.Turn.ID != "" && e.m.Correlation.MessageID == "" {
 		stamped := *e.m
 		stamped.Correlation.MessageID = body.Turn.ID
-		e.losses = append(e.losses, profile.CarryMessage(w.canon, &stamped, profile.FieldMessageID)...)
+		e.losses = append(e.losses, profile.CarryMessage(&w.canon, &stamped, profile.FieldMessageID)...)
 	} else if body.Turn.ID != "" && body.Turn.ID != e.m.Correlation.MessageID {
 		e.lose(canonical.LossIDs, canonical.Dropped, "/body/turn/id")
 	}
-	e.losses = append(e.losses, profile.CarryMessage(w.canon, e.m, carriedFields(e.m)...)...)
+	e.losses = append(e.losses, profile.CarryMessage(&w.canon, e.m, carriedFields(e.m)...)...)
 	e.losses = append(e.losses, foreign(body.Extensions, "/body")...)
 	return call, w.bytes(), nil
 }
@@ -177,7 +177,7 @@ func (e *encoder) conversation(w *writer, call *canonical.Call) {
 	if e.m.Conversation.TaskID != conversation.TaskID {
 		fields = append(fields, profile.FieldTaskID)
 	}
-	e.losses = append(e.losses, profile.CarryMessage(w.canon, e.m, fields...)...)
+	e.losses = append(e.losses, profile.CarryMessage(&w.canon, e.m, fields...)...)
 }
 
 // bind finds name and arguments: the message's own call, else its turn in the

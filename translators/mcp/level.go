@@ -122,12 +122,13 @@ func (r *reader) extensions() canonical.Extensions {
 // over leftovers of the same name, so that nothing smuggled into extensions
 // says a thing twice.
 type writer struct {
-	own     *rawjson.Object
+	own     *rawjson.Object // none where there are no leftovers
+	none    rawjson.Object
 	left    *rawjson.Object // _meta leftovers; nil: no _meta there
-	members *rawjson.Builder
-	meta    *rawjson.Builder
+	members rawjson.Builder
+	meta    rawjson.Builder
 	written []string
-	canon   *rawjson.Builder
+	canon   rawjson.Builder
 	ext     canonical.Extensions
 
 	version   string // see lacks, in revision.go; empty: the level is the same in all
@@ -135,25 +136,15 @@ type writer struct {
 	marks     []string // the leftovers' word about placed members
 	placed    []string // those of marks that hold here
 	inner     bool     // an object inside a level
-	elsewhere *rawjson.Builder
+	elsewhere rawjson.Builder
 	moved     []moved
 	hoisted   json.RawMessage // the _meta, where there is no place for it
 }
 
 // write opens a level with what its extensions hold.
 func write(ext canonical.Extensions) *writer {
-	roomy := &struct {
-		writer
-		none     rawjson.Object
-		builders [4]rawjson.Builder
-		names    [4]string
-	}{}
-	w, builders := &roomy.writer, &roomy.builders
-	*w = writer{
-		own: &roomy.none, written: roomy.names[:0],
-		members: &builders[0], meta: &builders[1], canon: &builders[2], ext: ext,
-		elsewhere: &builders[3],
-	}
+	w := &writer{ext: ext, written: make([]string, 0, 4)}
+	w.own = &w.none
 	if raw := ext[Binding]; raw != nil {
 		w.own = rawjson.Parse(raw, "")
 	}

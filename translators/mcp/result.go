@@ -67,9 +67,6 @@ func markedPart(mark json.RawMessage, parts int) (at int, added, ok bool) {
 	if string(mark) == `"`+appended+`"` {
 		return parts - 1, true, parts > 0
 	}
-	if mark == nil {
-		return 0, false, false
-	}
 	at, err := strconv.Atoi(string(mark))
 	return at, false, err == nil && at >= 0 && at < parts && strconv.Itoa(at) == string(mark)
 }

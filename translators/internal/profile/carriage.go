@@ -33,7 +33,7 @@ func Merge(first, second json.RawMessage) json.RawMessage {
 		return first
 	}
 	o := rawjson.Parse(first, "")
-	b := rawjson.NewBuilder().Merge(first)
+	b := rawjson.NewBuilder().Rest(o)
 	for _, m := range rawjson.Parse(second, "").Members() {
 		if !o.Has(m.Name) {
 			b.Raw(m.Name, m.Value)

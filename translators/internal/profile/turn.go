@@ -110,7 +110,7 @@ func SaysCall(parts []canonical.Part, call *canonical.Call) bool {
 // are content that the tool does not see; they are carried with it.
 func OutlineTyped(turn *canonical.Content, call *canonical.Call) (outline json.RawMessage, losses []canonical.Loss) {
 	if plainHead(turn) && SameParts(typedContent(call, nil).Parts, turn.Parts) {
-		if _, _, ok := TypedTurn(turn.Parts); ok {
+		if _, ok := TypedTurn(turn.Parts); ok {
 			return nil, nil
 		}
 	}

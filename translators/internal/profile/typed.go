@@ -47,14 +47,13 @@ func ParseTyped(data json.RawMessage) (call *canonical.Call, ok bool) {
 }
 
 // TypedTurn derives the call of a turn that is a P2 invocation: exactly one
-// data part, of that shape; text parts beside it are advisory. at is the data
-// part's index.
-func TypedTurn(parts []canonical.Part) (call *canonical.Call, at int, ok bool) {
-	if at = soleDataAt(parts); at < 0 {
-		return nil, -1, false
+// data part, of that shape; text parts beside it are advisory.
+func TypedTurn(parts []canonical.Part) (call *canonical.Call, ok bool) {
+	at := soleDataAt(parts)
+	if at < 0 {
+		return nil, false
 	}
-	call, ok = ParseTyped(parts[at].Data)
-	return call, at, ok
+	return ParseTyped(parts[at].Data)
 }
 
 // soleDataAt is the index of the one data part among texts; -1: there is another part, or no data.
