@@ -192,17 +192,17 @@ func (d *Dialects) Learn(v Verified) {
 	if _, fixed := (*d.configured.Load())[v.claims.Issuer]; fixed {
 		return
 	}
-	next := &received{peer: v.claims.Issuer, dialect: v.dialect, issued: v.claims.IssuedAt}
+	next := received{peer: v.claims.Issuer, dialect: v.dialect, issued: v.claims.IssuedAt}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if known, ok := d.peers[next.peer]; ok {
 		if next.issued >= known.Value.(*received).issued {
-			known.Value = next
+			*known.Value.(*received) = next
 		}
 		d.order.MoveToFront(known)
 		return
 	}
-	d.peers[next.peer] = d.order.PushFront(next)
+	d.peers[next.peer] = d.order.PushFront(new(next))
 	for d.order.Len() > d.limit {
 		last := d.order.Remove(d.order.Back()).(*received)
 		delete(d.peers, last.peer)

@@ -1,5 +1,7 @@
 package ect
 
+import "strconv"
+
 // Warnings keeps the first entries of a list, as many as fit limit bytes as a
 // JSON array (0: WarningsSize). If any are omitted, hash is Hash over the whole
 // list as a JSON array without white space, by which a list kept elsewhere can
@@ -8,5 +10,10 @@ func Warnings(list []string, limit int) (first []string, omitted int, hash strin
 	if limit <= 0 {
 		limit = WarningsSize
 	}
-	return bounded(list, limit)
+	e := Ext{}
+	e.SetList("k", list, limit)
+	first, _ = e.Strings("k")
+	omitted, _ = strconv.Atoi(string(e["k"+suffixOmitted]))
+	hash, _ = e.String("k" + suffixHash)
+	return first, omitted, hash
 }

@@ -203,33 +203,29 @@ func (e Ext) SetList(key string, list []string, limit int) {
 	if limit <= 0 {
 		limit = ListSize
 	}
-	fitting, omitted, hash := bounded(list, limit)
-	e[key] = jose.QuoteAll(nil, fitting)
-	if omitted > 0 {
-		e.SetInt(key+suffixOmitted, int64(omitted))
-		e.SetString(key+suffixHash, hash)
+	size := len("[]")
+	for _, entry := range list {
+		size += len(entry) + len(`"",`)
 	}
+	text := append(make([]byte, 0, min(size, limit)), '[')
+	for i, entry := range list {
+		fitting := len(text)
+		if i > 0 {
+			text = append(text, ',')
+		}
+		if text = jose.Quote(text, entry); len(text)+len("]") > limit {
+			text = text[:fitting]
+			e.SetInt(key+suffixOmitted, int64(len(list)-i))
+			e.SetString(key+suffixHash, Hash(jose.QuoteAll(nil, list)))
+			break
+		}
+	}
+	e[key] = append(text, ']')
 }
 
 // SetWarnings writes aepb.translation_warnings: an empty array for a lossless
 // translation, and never more than WarningsSize bytes.
 func (e Ext) SetWarnings(list []string) { e.SetList(ExtWarnings, list, WarningsSize) }
-
-func bounded(list []string, limit int) (fitting []string, omitted int, hash string) {
-	size := len("[]")
-	var quoted []byte
-	for i, entry := range list {
-		quoted = jose.Quote(quoted[:0], entry)
-		size += len(quoted)
-		if i > 0 {
-			size++
-		}
-		if size > limit {
-			return slices.Clone(list[:i]), len(list) - i, Hash(jose.QuoteAll(nil, list))
-		}
-	}
-	return slices.Clone(list), 0, ""
-}
 
 // appendTo serialises the object with its keys in order, so that equal
 // extensions have equal bytes.

@@ -23,10 +23,9 @@ type fault struct {
 // parsed is a token taken apart, not yet believed.
 type parsed struct {
 	compact   string
-	data      []byte // of compact, for hashing
 	level     Level
 	dialect   Dialect
-	signed    []byte // header and payload as received, which the signature covers
+	signed    string // header and payload as received, which the signature covers
 	encoded   string // the header as received; empty: it is a known one, or there is none
 	signature []byte
 	header    Header
@@ -95,7 +94,7 @@ func parse(s *jose.Scanner, known *headers, compact string, limit int, lenient L
 	if err := checkShape(compact, limit); err != nil {
 		return nil, err
 	}
-	p := &parsed{compact: compact, data: []byte(compact), level: L1}
+	p := &parsed{compact: compact, level: L1}
 	if err := p.read(s, known, lenient); err != nil {
 		return nil, malformed(err)
 	}
@@ -107,7 +106,7 @@ func (p *parsed) read(s *jose.Scanner, known *headers, lenient Lenient) error {
 	if header, rest, signed := strings.Cut(p.compact, "."); signed {
 		var signature string
 		payload, signature, _ = strings.Cut(rest, ".")
-		p.level, p.signed = L2, p.data[:len(header)+1+len(payload)]
+		p.level, p.signed = L2, p.compact[:len(header)+1+len(payload)]
 		var err error
 		if err := p.openHeader(s, known, header); err != nil {
 			return err

@@ -56,7 +56,20 @@ type signing struct {
 	notes   string        // the encoded header and its dot of a Statement
 	kid     string
 	chain   []*x509.Certificate
-	spaces  sync.Pool // of *[]byte, in which tokens are written: an array on the stack would make each new stack grow
+	spaces  spaces
+}
+
+// spaces are where tokens are written and hashed: an array on the stack would make each new stack grow.
+type spaces struct{ sync.Pool }
+
+// of is a space with a text in it, to be put back.
+func (s *spaces) of(text string) *[]byte {
+	space, ok := s.Get().(*[]byte)
+	if !ok {
+		space = new([]byte)
+	}
+	*space = append((*space)[:0], text...)
+	return space
 }
 
 // NewSigner checks that key, chain and issuer belong together.
@@ -153,12 +166,15 @@ func (s *Signer) Sign(c Claims) (Token, error) { return s.SignAs(DialectSeed, c)
 // can carry (see Dialect.MaxExt) is ErrUnsignable too.
 func (s *Signer) SignAs(d Dialect, c Claims) (Token, error) {
 	c = s.complete(c)
-	payload, ext, as, err := s.payload(d, &c)
+	own := s.own.Load()
+	space := own.spaces.of("")
+	defer own.spaces.Put(space)
+	payload, ext, as, err := s.payload(*space, d, &c)
 	if err != nil {
 		return Token{}, err
 	}
+	*space = payload
 	c.Ext = nil // the caller's: what was signed of it is in ext
-	own := s.own.Load()
 	compact, err := s.sign(own, own.headers[as.typ], payload)
 	if err != nil {
 		return Token{}, err
@@ -179,7 +195,7 @@ func (s *Signer) Assert(d Dialect, c Claims) (Assertion, error) {
 	if c.Act.needsSignature() {
 		return Assertion{}, fmt.Errorf("%w: this act must be signed", ErrUnsignable)
 	}
-	payload, _, _, err := s.payload(d, &c)
+	payload, _, _, err := s.payload(nil, d, &c)
 	if err != nil {
 		return Assertion{}, err
 	}
@@ -190,8 +206,8 @@ func (s *Signer) Assert(d Dialect, c Claims) (Assertion, error) {
 	return Assertion{compact: compact, id: c.ID}, nil
 }
 
-// payload checks claims and encodes them; ext is the extension as encoded.
-func (s *Signer) payload(d Dialect, c *Claims) (payload []byte, ext json.RawMessage, as spelling, err error) {
+// payload checks claims and appends them as encoded; ext is the extension as encoded.
+func (s *Signer) payload(dst []byte, d Dialect, c *Claims) (payload []byte, ext json.RawMessage, as spelling, err error) {
 	as, ok := d.spelling()
 	if !ok {
 		return nil, nil, as, fmt.Errorf("%w: %w", ErrUnsignable, errDialect)
@@ -208,7 +224,7 @@ func (s *Signer) payload(d Dialect, c *Claims) (payload []byte, ext json.RawMess
 	if len(ext) > d.MaxExt() {
 		return nil, nil, as, fmt.Errorf("%w: more than %d bytes of extension", ErrUnsignable, d.MaxExt())
 	}
-	return c.appendTo(make([]byte, 0, 512+len(ext)), ext, as), ext, as, nil
+	return c.appendTo(slices.Grow(dst, 512+len(ext)), ext, as), ext, as, nil
 }
 
 // complete works on a copy: the caller's slices and map stay the caller's. Its
@@ -243,12 +259,9 @@ func sign(own *signing, header string, payload []byte, limit int) (string, error
 	if size+signature > limit {
 		return "", tooLarge(limit)
 	}
-	space, ok := own.spaces.Get().(*[]byte)
-	if !ok {
-		space = new([]byte)
-	}
+	space := own.spaces.of(header)
 	defer own.spaces.Put(space)
-	out := append(slices.Grow((*space)[:0], size+signature), header...)
+	out := slices.Grow(*space, size+signature-len(header))
 	out = enc.AppendEncode(out, payload)
 	sig, err := jose.Sign(own.alg, own.key, out)
 	if err != nil {

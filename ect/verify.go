@@ -3,6 +3,7 @@ package ect
 import (
 	"cmp"
 	"context"
+	"crypto"
 	"crypto/subtle"
 	"errors"
 	"fmt"
@@ -90,6 +91,7 @@ type Verifier struct {
 	maxToken    int
 	now         func() time.Time
 	scanners    sync.Pool // of *jose.Scanner
+	spaces      spaces
 	headers     headers
 }
 
@@ -204,7 +206,7 @@ func (v *Verifier) authentic(ctx context.Context, p *parsed, peer Peer) error {
 	if !jose.Fits(p.header.Algorithm, owner.Key) {
 		return p.invalid(ReasonUnsupportedAlg, "alg")
 	}
-	if !jose.Verify(p.header.Algorithm, owner.Key, p.signed, p.signature) {
+	if !v.genuine(p, owner.Key) {
 		return p.invalid(ReasonInvalidSignature, "")
 	}
 	v.headers.learn(p)
@@ -212,6 +214,12 @@ func (v *Verifier) authentic(ctx context.Context, p *parsed, peer Peer) error {
 		return p.invalid(ReasonIssuerMismatch, "iss")
 	}
 	return nil
+}
+
+func (v *Verifier) genuine(p *parsed, key crypto.PublicKey) bool {
+	signed := v.spaces.of(p.signed)
+	defer v.spaces.Put(signed)
+	return jose.Verify(p.header.Algorithm, key, *signed, p.signature)
 }
 
 // required is the minimum level for what a peer presents: the token has no say.
@@ -246,15 +254,13 @@ func (v *Verifier) resolve(ctx context.Context, p *parsed, peer Peer) (Peer, err
 	owner, err := v.keys.Resolve(ctx, KeyRequest{
 		Header: p.header, Issuer: p.claims.Issuer, At: time.Unix(p.claims.IssuedAt, 0), Peer: peer,
 	})
-	var invalid *InvalidError
-	switch {
-	case err == nil:
+	if err == nil {
 		return owner, nil
-	case errors.As(err, &invalid):
-		return Peer{}, p.invalid(invalid.Reason, invalid.Claim)
-	default:
-		return Peer{}, fmt.Errorf("ect: find key: %w", err)
 	}
+	if invalid, ok := errors.AsType[*InvalidError](err); ok {
+		return Peer{}, p.invalid(invalid.Reason, invalid.Claim)
+	}
+	return Peer{}, fmt.Errorf("ect: find key: %w", err)
 }
 
 // acceptable judges what an authentic token says.
@@ -299,8 +305,10 @@ func (v *Verifier) untimely(p *parsed) (Reason, string) {
 // claim is the last step: only a token that is good in every other way uses up its id.
 func (v *Verifier) claim(ctx context.Context, t Verified, c Check) error {
 	key := ReplayKey{Issuer: t.claims.Issuer, Workflow: t.claims.Workflow, ID: t.claims.ID}
+	compact := v.spaces.of(t.compact)
+	defer v.spaces.Put(compact)
 	state, err := v.replay.Claim(ctx, key, ReplayUse{
-		Token: Hash([]byte(t.compact)), Body: c.Body,
+		Token: Hash(*compact), Body: c.Body,
 		Issued: time.Unix(t.claims.IssuedAt, 0), Until: v.useless(t), Holder: c.Holder,
 	})
 	switch {
@@ -403,8 +411,8 @@ func ParseNote(compact, typ string, limit int) (Note, error) {
 	if len(parts) != 3 {
 		return Note{}, &MalformedError{Reason: "not the three parts of a signed message"}
 	}
-	p := &parsed{compact: compact, data: []byte(compact), level: L2}
-	p.signed = p.data[:len(parts[0])+1+len(parts[1])]
+	p := &parsed{compact: compact, level: L2}
+	p.signed = compact[:len(parts[0])+1+len(parts[1])]
 	err := p.openHeader(&jose.Scanner{}, nil, parts[0])
 	var payload []byte
 	if err == nil {
@@ -448,7 +456,7 @@ func (v *Verifier) Authentic(ctx context.Context, n Note, issuer Identity, at ti
 	switch {
 	case !jose.Fits(p.header.Algorithm, owner.Key):
 		return p.invalid(ReasonUnsupportedAlg, "alg")
-	case !jose.Verify(p.header.Algorithm, owner.Key, p.signed, p.signature):
+	case !v.genuine(&p, owner.Key):
 		return p.invalid(ReasonInvalidSignature, "")
 	case owner.ID == "" || owner.ID != issuer:
 		return p.invalid(ReasonIssuerMismatch, "")

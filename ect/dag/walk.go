@@ -68,7 +68,6 @@ func (w *walker) walk(ctx context.Context, start []Node) (Path, error) {
 	if w.limit <= 0 {
 		w.limit = DefaultLimit
 	}
-	w.seen = make(map[visited]bool, len(start))
 	first, ok := w.visit(start, w.direction)
 	if ok {
 		var err error
@@ -105,17 +104,19 @@ func (w *walker) follow(at place, found []Node) ([]place, bool) {
 func (w *walker) visit(nodes []Node, direction func(Node) Leg) (parents []place, ok bool) {
 	for _, n := range nodes {
 		at := place{ect.Ref{ID: n.ID, Workflow: n.Workflow}, direction(n)}
-		if w.seen[visited{at, n.Issuer}] {
+		counts := n.Act.Translation() && (w.through || n.Leg == at.direction)
+		if !counts && !w.through || w.seen[visited{at, n.Issuer}] {
 			continue
 		}
+		if w.seen == nil { // few messages come with a translation
+			w.seen = map[visited]bool{}
+		}
 		w.seen[visited{at, n.Issuer}] = true
-		if n.Act.Translation() && (w.through || n.Leg == at.direction) {
+		if counts {
 			if len(w.path.Nodes) == w.limit {
 				return nil, false
 			}
 			w.path.Nodes = append(w.path.Nodes, n)
-		} else if !w.through {
-			continue
 		}
 		for _, id := range n.Parents {
 			parents = append(parents, place{ect.Ref{ID: id, Workflow: n.Workflow}, at.direction})

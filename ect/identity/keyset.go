@@ -161,8 +161,8 @@ type KeySources []ect.KeySource
 func (k KeySources) Resolve(ctx context.Context, request ect.KeyRequest) (ect.Peer, error) {
 	for _, source := range k {
 		peer, err := source.Resolve(ctx, request)
-		var invalid *ect.InvalidError
-		if !errors.As(err, &invalid) || invalid.Reason != ect.ReasonUnknownKey {
+		invalid, ok := errors.AsType[*ect.InvalidError](err)
+		if !ok || invalid.Reason != ect.ReasonUnknownKey {
 			return peer, err
 		}
 	}

@@ -22,8 +22,8 @@ func (t *Translator) Decode(w translators.Wire) (*canonical.Message, error) {
 		return t.decodeCard(w)
 	}
 	env, err := t.envelope(w)
-	var malformed *translators.MalformedError
-	if errors.As(err, &malformed) && (malformed.Syntax || env.ID == nil) {
+	malformed, _ := errors.AsType[*translators.MalformedError](err)
+	if malformed != nil && (malformed.Syntax || env.ID == nil) {
 		return nil, err
 	}
 	m := arrived(w)
@@ -120,8 +120,8 @@ func hintFor(method string) string {
 // badParams makes a broken params object the error that A2A has for it: the
 // request itself is well formed.
 func badParams(err error) error {
-	var malformed *translators.MalformedError
-	if !errors.As(err, &malformed) {
+	malformed, ok := errors.AsType[*translators.MalformedError](err)
+	if !ok {
 		return err
 	}
 	violation := rawjson.NewBuilder().String("field", strings.TrimPrefix(malformed.Path, "/params/")).
@@ -166,7 +166,7 @@ func readSend(d *decoder, m *canonical.Message, r *reader) {
 	invoke.Turn, skill = d.turn(raw, r.Path("message"), &m.Conversation)
 	m.Conversation.Tenant = tenant
 	m.Correlation.MessageID, m.To.Skill = invoke.Turn.ID, skill
-	if call, _, ok := profile.TypedTurn(invoke.Turn.Parts); ok && invoke.Turn.Role == canonical.RoleCaller {
+	if call, ok := profile.TypedTurn(invoke.Turn.Parts); ok && invoke.Turn.Role == canonical.RoleCaller {
 		invoke.Call = call
 	}
 	invoke.Answers = answersIn(&invoke.Turn)

@@ -181,10 +181,14 @@ func (e *encoder) wrap(canon *rawjson.Builder, ext canonical.Extensions, path st
 
 // carry writes message-level members into canon.
 func (e *encoder) carry(canon *rawjson.Builder, fields []profile.Field) {
-	m := *e.m
-	m.Extensions = maps.Clone(m.Extensions)
-	delete(m.Extensions, Binding)
-	e.add(profile.CarryMessage(canon, &m, fields...))
+	m := e.m
+	if _, own := m.Extensions[Binding]; own {
+		foreign := *m
+		foreign.Extensions = maps.Clone(m.Extensions)
+		delete(foreign.Extensions, Binding)
+		m = &foreign
+	}
+	e.add(profile.CarryMessage(canon, m, fields...))
 }
 
 func (e *encoder) header() http.Header {
@@ -195,8 +199,7 @@ func (e *encoder) header() http.Header {
 	for _, uri := range e.activated() {
 		h.Add(extensionsField(e.target.Version), uri)
 	}
-	trace := e.m.Trace
-	for i, f := range traceFields(&trace) {
+	for i, f := range traceFields(&e.m.Trace) {
 		if sayable(*f.at) {
 			h.Set(f.name, *f.at)
 		} else if *f.at != "" {
@@ -234,7 +237,7 @@ func (e *encoder) typed() bool {
 	if err != nil {
 		return false
 	}
-	_, _, ok = profile.TypedTurn(turn.Content.Parts)
+	_, ok = profile.TypedTurn(turn.Content.Parts)
 	return ok
 }
 
@@ -293,7 +296,7 @@ func (e *encoder) turn(turn *profile.Turn, id string) json.RawMessage {
 // chose one by its call; words alone would not say which. An agent whose card
 // lists no skills has none to name.
 func (e *encoder) skill(parts []canonical.Part) string {
-	_, _, typed := profile.TypedTurn(parts)
+	_, typed := profile.TypedTurn(parts)
 	if e.m.To.Skill == "" && !e.home && !typed && e.target.Capability != nil && !implied(e.target.Capability) {
 		return e.target.Capability.ID
 	}
@@ -348,8 +351,7 @@ func (e *encoder) response(r *canonical.Result) (json.RawMessage, error) {
 		r, conv = came, its // an A2A result that went through another protocol
 	}
 	if r.Output != nil {
-		task, err := e.output(r.Output, r.Extensions)
-		return rawjson.NewBuilder().Raw("task", task).Bytes(), err
+		return e.output(r.Output, r.Extensions)
 	}
 	canon := rawjson.NewBuilder()
 	if ext := profile.Wrap(nil, r.Extensions, Binding); ext != nil {

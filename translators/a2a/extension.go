@@ -169,7 +169,7 @@ func flagged(left json.RawMessage, c *canonical.Description) json.RawMessage {
 			b.Bool(f.name, *f.at)
 		}
 	}
-	return b.Merge(rawjson.OrEmpty(o.Rest())).Bytes()
+	return b.Rest(o).Bytes()
 }
 
 // cardCapabilities lays our entry over the capabilities that the card had.
@@ -195,7 +195,7 @@ func (e *encoder) cardCapabilities(c *canonical.Description, left json.RawMessag
 		return left
 	}
 	o.Take("extensions")
-	return rawjson.NewBuilder().Merge(o.Rest()).Array("extensions", entries).Bytes()
+	return rawjson.NewBuilder().Rest(o).Array("extensions", entries).Bytes()
 }
 
 func overEntry(entry json.RawMessage, c *canonical.Description) json.RawMessage {

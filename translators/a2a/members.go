@@ -30,6 +30,7 @@ type reader struct {
 	*rawjson.Object
 	d     *decoder
 	forms []rawjson.Member
+	none  rawjson.Object // the canon, where nothing is carried
 }
 
 // open starts to read an object whose known members are listed.
@@ -179,7 +180,7 @@ func (r *reader) enum(name string, table []enum) string {
 
 // leftover returns the members that were not taken, and those kept; nil: none.
 func (r *reader) leftover() json.RawMessage {
-	b := rawjson.NewBuilder().Merge(r.Rest())
+	b := rawjson.NewBuilder().Rest(r.Object)
 	for _, m := range r.forms {
 		b.Raw(m.Name, m.Value)
 	}
@@ -189,7 +190,7 @@ func (r *reader) leftover() json.RawMessage {
 // carried takes our member out of metadata. What stands there and is not what
 // a gateway writes stays metadata: kept, not believed.
 func (r *reader) carried() (c profile.Carried, skill string) {
-	c, _ = profile.Unwrap(nil, "", Binding)
+	c.Canon = &r.none
 	raw := r.value("metadata")
 	if raw == nil {
 		return c, ""
@@ -234,14 +235,14 @@ func takeSkill(o *rawjson.Object) string {
 // under a known name is the form of a value and stands only while the value
 // says the same; the canonical value always wins.
 type writer struct {
-	b       *rawjson.Builder
+	b       rawjson.Builder
 	rest    []rawjson.Member
 	known   []string
 	selects bool // as the decoder's of what is written
 }
 
 func newWriter(leftover json.RawMessage, known []string) *writer {
-	w := &writer{b: rawjson.NewBuilder(), known: known}
+	w := &writer{known: known}
 	if leftover != nil {
 		w.rest = rawjson.Parse(leftover, "").Members()
 	}
@@ -335,7 +336,8 @@ func (w *writer) metadata(ours json.RawMessage) {
 	form := w.form("metadata")
 	if !rawjson.IsObject(form) {
 		if ours != nil {
-			form = rawjson.NewBuilder().Raw(profile.ExtensionURI, ours).Bytes()
+			w.b.Begin("metadata").Raw(profile.ExtensionURI, ours).End()
+			return
 		}
 		w.b.Raw("metadata", form)
 		return

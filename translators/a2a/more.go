@@ -76,8 +76,11 @@ func timeIn(raw json.RawMessage) (time.Time, bool) {
 
 func durationIn(raw json.RawMessage) (time.Duration, bool) {
 	text, ok := rawjson.Unquote(raw)
+	if !ok {
+		return 0, false
+	}
 	d, err := time.ParseDuration(text)
-	return d, ok && err == nil && d >= 0 && strings.HasSuffix(text, "s") && delay(d) == text
+	return d, err == nil && d >= 0 && strings.HasSuffix(text, "s") && delay(d) == text
 }
 
 // sayFailureOf writes why a task failed, whole.

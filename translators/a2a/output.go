@@ -25,18 +25,24 @@ const resultArtifact = "result"
 // filler is what a failed task says when the tool said nothing.
 const filler = "The call failed without saying why."
 
-// output writes a call's direct output as a task: results belong in artifacts
-// and not in messages (A2A 3.7).
+// output writes a call's direct output as a reply with a task: results belong in
+// artifacts and not in messages (A2A 3.7).
 func (e *encoder) output(o *canonical.Output, ext canonical.Extensions) (json.RawMessage, error) {
 	conv := e.m.Conversation
 	if conv.TaskID == "" {
 		return nil, unstamped("task id")
 	}
+	parts := e.outputParts(o, "/body/output")
+	size := 512
+	for _, part := range parts {
+		size += len(part)
+	}
 	w := newWriter(nil, taskMembers)
+	w.b = *rawjson.NewBuilderOf(size)
+	w.b.Begin("task")
 	w.text("id", conv.TaskID)
 	w.text("contextId", conv.ContextID)
-	parts := e.outputParts(o, "/body/output")
-	status := rawjson.NewBuilder()
+	status := w.b.Begin("status")
 	if o.Failed {
 		status.String("state", "TASK_STATE_FAILED").Raw("message", failed(conv, parts))
 	} else {
@@ -45,7 +51,7 @@ func (e *encoder) output(o *canonical.Output, ext canonical.Extensions) (json.Ra
 	if !o.At.IsZero() {
 		status.String("timestamp", stamp(o.At))
 	}
-	w.b.Raw("status", status.Bytes())
+	status.End()
 	if !o.Failed && len(parts) > 0 {
 		artifact := rawjson.NewBuilder().String("artifactId", resultArtifact).Array("parts", parts).Bytes()
 		w.list("artifacts", []json.RawMessage{artifact})
@@ -55,6 +61,7 @@ func (e *encoder) output(o *canonical.Output, ext canonical.Extensions) (json.Ra
 	e.ownResult(ext, canon)
 	w.metadata(profile.Wrap(canon.Object(), ext, Binding))
 	e.add(profile.ForeignLosses(ext, Binding, "/body"))
+	w.b.End()
 	return w.bytes(), nil
 }
 
@@ -76,14 +83,16 @@ func (e *encoder) outputParts(o *canonical.Output, place string) []json.RawMessa
 	var out []json.RawMessage
 	structured := o.Structured
 	for i := range o.Parts {
-		p, canon := o.Parts[i], rawjson.NewBuilder()
+		p, canon := &o.Parts[i], (*rawjson.Builder)(nil)
 		if structured != nil && p.Kind == canonical.KindText && sameValue(p.Text, structured) {
-			markCopy(canon, p.Text, structured)
-			p.Kind, p.Data = canonical.KindData, structured
+			canon = markCopy(p.Text, structured)
+			copied := *p
+			copied.Kind, copied.Data = canonical.KindData, structured
+			p = &copied
 			e.lose(canonical.LossStructured, place+"/structured")
 			structured = nil
 		}
-		if raw := e.part(&p, at(path, i), canon); raw != nil {
+		if raw := e.part(p, at(path, i), canon); raw != nil {
 			out = append(out, raw)
 		} else {
 			e.drop(canonical.LossContent, at(path, i))
@@ -97,12 +106,11 @@ func (e *encoder) outputParts(o *canonical.Output, place string) []json.RawMessa
 	return out
 }
 
-func markCopy(canon *rawjson.Builder, text string, structured json.RawMessage) {
+func markCopy(text string, structured json.RawMessage) *rawjson.Builder {
 	if text == string(structured) {
-		canon.Bool(keyCopy, true)
-	} else {
-		canon.String(keyCopy, text)
+		return rawjson.NewBuilder().Bool(keyCopy, true)
 	}
+	return rawjson.NewBuilder().String(keyCopy, text)
 }
 
 func sameValue(text string, structured json.RawMessage) bool {

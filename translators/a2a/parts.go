@@ -25,37 +25,39 @@ func carriedFields(kind canonical.Kind) []profile.PartField {
 }
 
 func (d *decoder) parts(elements []json.RawMessage, path string) []canonical.Part {
-	var parts []canonical.Part
+	if len(elements) == 0 {
+		return nil
+	}
+	parts := make([]canonical.Part, len(elements))
 	for i, element := range elements {
-		parts = append(parts, d.part(element, at(path, i)))
+		d.part(&parts[i], element, at(path, i))
 	}
 	return parts
 }
 
 // part reads a part. One in a reply that cannot be read is data, as it came, and the loss is told: what
 // an agent has done is not told as failed.
-func (d *decoder) part(raw json.RawMessage, path string) canonical.Part {
+func (d *decoder) part(p *canonical.Part, raw json.RawMessage, path string) {
 	before, losses := d.err, len(d.losses)
-	p := d.strictPart(raw, path)
+	d.strictPart(p, raw, path)
 	if d.err == nil || before != nil || d.selects {
-		return p
+		return
 	}
 	d.err = nil
 	d.losses = append(d.losses[:losses], canonical.Loss{Code: canonical.LossExtension, Path: path, Fate: canonical.Carried})
-	return canonical.Part{Kind: canonical.KindData, Data: raw}
+	*p = canonical.Part{Kind: canonical.KindData, Data: raw}
 }
 
-func (d *decoder) strictPart(raw json.RawMessage, path string) canonical.Part {
+func (d *decoder) strictPart(p *canonical.Part, raw json.RawMessage, path string) {
 	r := d.open(raw, path, partMembers)
-	p := canonical.Part{Media: r.text("mediaType"), Name: r.text("filename")}
-	r.content(&p)
+	p.Media, p.Name = r.text("mediaType"), r.text("filename")
+	r.content(p)
 	c, skill := r.carried()
 	if skill != "" {
 		r.fail("metadata", "a skill is chosen by a message, not by a part")
 	}
-	profile.RestorePart(c.Canon, &p, carriedFields(p.Kind)...)
+	profile.RestorePart(c.Canon, p, carriedFields(p.Kind)...)
 	p.Extensions = c.Extensions(Binding, r.leftover())
-	return p
 }
 
 // content takes the one content member. Data may be null, the others not.

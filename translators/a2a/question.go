@@ -1,6 +1,7 @@
 package a2a
 
 import (
+	"bytes"
 	"encoding/json"
 	"reflect"
 	"slices"
@@ -34,6 +35,9 @@ const soleKey = "reply"
 // elicitation finds such a part.
 func elicitation(p *canonical.Part) *rawjson.Object {
 	if p.Kind != canonical.KindData || !rawjson.IsObject(p.Data) {
+		return nil
+	}
+	if !bytes.Contains(p.Data, []byte(keyElicitation)) && bytes.IndexByte(p.Data, '\\') < 0 { // an escape may hide the name
 		return nil
 	}
 	o := rawjson.Parse(p.Data, "")

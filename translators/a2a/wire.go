@@ -35,9 +35,12 @@ const (
 	HeaderExtensions03 = "X-A2A-Extensions"
 )
 
-// fieldVersion is HeaderVersion by its name in an http.Header: any other costs a
-// copy each time.
-const fieldVersion = "A2a-Version"
+// HeaderVersion and HeaderExtensions by their names in an http.Header: any other
+// costs a copy each time.
+const (
+	fieldVersion    = "A2a-Version"
+	fieldExtensions = "A2a-Extensions"
+)
 
 // Translator is the codec. It is immutable.
 type Translator struct {
@@ -217,9 +220,9 @@ func spoke(target translators.Target) error {
 // extensionsField is the header field of the extensions.
 func extensionsField(version string) string {
 	if version == Version03 {
-		return HeaderExtensions03
+		return "X-" + fieldExtensions
 	}
-	return HeaderExtensions
+	return fieldExtensions
 }
 
 // raise turns what a message of 0.3 says into the words of 1.0.

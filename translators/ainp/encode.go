@@ -353,7 +353,7 @@ func (e *encoder) stamped(o *rawjson.Object) json.RawMessage {
 	if !e.home() && !o.Has("qos") {
 		b.Raw("qos", json.RawMessage(neutral))
 	}
-	return b.Merge(o.Rest()).Bytes()
+	return b.Rest(o).Bytes()
 }
 
 // neutral is the quality of service of a message whose sender did not ask for any.
@@ -404,7 +404,7 @@ func (l wireMessage) bytes(object json.RawMessage) json.RawMessage {
 	if l.kind == TypeError && payload != nil {
 		if o := rawjson.Parse(payload, ""); o.Has(shortMark) {
 			o.Take(shortMark)
-			return b.Merge(o.Rest()).Bytes()
+			return b.Rest(o).Bytes()
 		}
 	}
 	if object != nil {

@@ -233,7 +233,7 @@ func (e *encoder) payload(left *rawjson.Object, kind, about string, semantics js
 	}
 	left.Take(typeMember)
 	left.Take("semantics")
-	return b.Merge(left.Rest()).Bytes()
+	return b.Rest(left).Bytes()
 }
 
 // budget says a deadline as what is left of it.

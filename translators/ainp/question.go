@@ -90,7 +90,7 @@ func (l wireMessage) pending(m *canonical.Message, p *rawjson.Object) error {
 	if err != nil {
 		return err
 	}
-	left := rawjson.NewBuilder().Merge(p.Rest()).Bytes()
+	left := rawjson.NewBuilder().Rest(p).Bytes()
 	m.Body = &canonical.Result{
 		Pending:    &canonical.Pending{Inputs: []canonical.Input{in}, State: stateOf(l.id, l.trace)},
 		Extensions: extended(nil, left),

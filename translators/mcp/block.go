@@ -20,40 +20,40 @@ const (
 
 // decodeBlock reads one content block (2026-07-28, ContentBlock); meta is its
 // _meta where the revision has no place for one. losses are what no part says.
-func decodeBlock(raw json.RawMessage, at, version string, meta json.RawMessage) (p canonical.Part, losses []canonical.Loss, err error) {
+func decodeBlock(p *canonical.Part, raw json.RawMessage, at, version string, meta json.RawMessage) (losses []canonical.Loss, err error) {
 	r, err := readIn(raw, at, version, levelBlock, meta)
 	if err != nil {
-		return p, nil, err
+		return nil, err
 	}
 	kind := r.Required("type")
 	p.Annotations = r.annotations()
 	switch kind {
 	case "text":
-		decodeText(r, &p)
+		decodeText(r, p)
 	case "image", typeAudio:
 		if kind == typeAudio && lacks(version, levelBlock, typeAudio) {
 			r.place(typeAudio)
 		}
-		losses = decodeMedia(r, &p, canonical.Form(kind))
+		losses = decodeMedia(r, p, canonical.Form(kind))
 	case typeLink:
 		if lacks(version, levelBlock, typeLink) {
 			r.place(typeLink)
 		}
-		decodeLink(r, &p)
+		decodeLink(r, p)
 	case "resource":
-		losses = decodeResource(r, &p)
+		losses = decodeResource(r, p)
 	default:
 		r.Fail("type", "not a type of content that is known here")
 	}
 	p.Extensions = r.extensions()
-	return p, losses, r.err()
+	return losses, r.err()
 }
 
 func decodeText(r *reader, p *canonical.Part) {
 	p.Kind = canonical.KindText
 	p.Text = r.Required("text")
 	canon := r.carried.Canon
-	profile.RestorePart(canon, p, textFields()...)
+	profile.RestorePart(canon, p, textFields[:]...)
 	switch mark := canon.PeekText(markKind); {
 	case mark == "data" && isJSON(p.Text):
 		canon.Take(markKind)
@@ -74,10 +74,8 @@ func linkText(p *canonical.Part) string {
 	return label + ": " + p.URI
 }
 
-func textFields() []profile.PartField {
-	return []profile.PartField{
-		profile.PartMedia, profile.PartName, profile.PartTitle, profile.PartDescription, profile.PartSize, profile.PartURI,
-	}
+var textFields = [...]profile.PartField{
+	profile.PartMedia, profile.PartName, profile.PartTitle, profile.PartDescription, profile.PartSize, profile.PartURI,
 }
 
 // isJSON reports whether a text is exactly one JSON value without blanks around it, so that
@@ -216,7 +214,7 @@ func (e *encoder) encodeBlock(p *canonical.Part, at string) (block, meta json.Ra
 	case p.Kind == canonical.KindText:
 		w.need("type", "text")
 		w.need("text", p.Text)
-		losses = profile.CarryPart(w.canon, p, at, textFields()...)
+		losses = profile.CarryPart(&w.canon, p, at, textFields[:]...)
 	case p.Kind == canonical.KindData:
 		if p.Data == nil {
 			return nil, nil, refuse(canonical.CodeInvalidRequest, "a data part without data")
@@ -224,7 +222,7 @@ func (e *encoder) encodeBlock(p *canonical.Part, at string) (block, meta json.Ra
 		w.need("type", "text")
 		w.need("text", string(p.Data))
 		w.canon.String(markKind, "data")
-		losses = profile.CarryPart(w.canon, p, at, textFields()...)
+		losses = profile.CarryPart(&w.canon, p, at, textFields[:]...)
 	case p.Kind == canonical.KindRef:
 		losses = e.encodeRef(w, p, at)
 	case p.Kind == canonical.KindFile:
@@ -262,7 +260,7 @@ func encodeLinkText(w *writer, p *canonical.Part, at string) []canonical.Loss {
 	w.need("text", linkText(p))
 	w.canon.String(markKind, "link")
 	losses := []canonical.Loss{{Code: canonical.LossAnnotations, Path: at + "/kind", Fate: canonical.Carried}}
-	return append(losses, profile.CarryPart(w.canon, p, at, append(textFields(), profile.PartForm)...)...)
+	return append(losses, profile.CarryPart(&w.canon, p, at, append(textFields[:], profile.PartForm)...)...)
 }
 
 // encodeLink writes a link; named says that it must have a name.
@@ -280,7 +278,7 @@ func encodeLink(w *writer, p *canonical.Part, at string, named bool) []canonical
 	w.text("description", p.Description)
 	w.text("mimeType", p.Media)
 	w.raw("size", p.Size)
-	return profile.CarryPart(w.canon, p, at, profile.PartForm)
+	return profile.CarryPart(&w.canon, p, at, profile.PartForm)
 }
 
 // baseName is the last segment of a reference, for a member that must be there.
@@ -314,7 +312,7 @@ func (e *encoder) encodeFile(w *writer, p *canonical.Part, at string) []canonica
 	} else {
 		w.need("mimeType", p.Media)
 	}
-	return profile.CarryPart(w.canon, p, at, profile.PartName, profile.PartTitle, profile.PartDescription, profile.PartSize, profile.PartURI)
+	return profile.CarryPart(&w.canon, p, at, profile.PartName, profile.PartTitle, profile.PartDescription, profile.PartSize, profile.PartURI)
 }
 
 func quoteBase64(data []byte) json.RawMessage {
@@ -339,7 +337,7 @@ func (e *encoder) encodeResource(w *writer, p *canonical.Part, at string) []cano
 	}
 	w.raw("resource", w.fit(in, canonContents))
 	e.declare(in, canonical.LossAnnotations, at, "/resource", nil)
-	return profile.CarryPart(w.canon, p, at, profile.PartName, profile.PartTitle, profile.PartDescription, profile.PartSize)
+	return profile.CarryPart(&w.canon, p, at, profile.PartName, profile.PartTitle, profile.PartDescription, profile.PartSize)
 }
 
 // mediaUnknown is the media type of an image or a sound whose server did not say it.

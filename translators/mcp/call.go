@@ -3,24 +3,25 @@ package mcp
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/internal/profile"
 	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
 )
 
-// carriedFields are the fields of an invocation that MCP has no place for.
-// returned as a fresh slice: tables of package level are read-only. A caller
+var callFields = [...]profile.Field{
+	profile.FieldMessageID, profile.FieldReferences, profile.FieldTenant, profile.FieldAccept,
+	profile.FieldHistory, profile.FieldNoWait, profile.FieldDeadline, profile.FieldMessageExt, profile.FieldStream,
+}
+
+// carriedFields are the fields of an invocation that MCP has no place for. A caller
 // that sends a progress token wants a stream; MCP has no other sign of that.
 func carriedFields(m *canonical.Message) []profile.Field {
-	fields := []profile.Field{
-		profile.FieldMessageID, profile.FieldReferences, profile.FieldTenant, profile.FieldAccept,
-		profile.FieldHistory, profile.FieldNoWait, profile.FieldDeadline, profile.FieldMessageExt,
+	if m.Correlation.Progress != nil {
+		return slices.Clip(callFields[:len(callFields)-1])
 	}
-	if m.Correlation.Progress == nil {
-		fields = append(fields, profile.FieldStream)
-	}
-	return fields
+	return callFields[:]
 }
 
 func decodeCall(m *canonical.Message, r *reader) error {
@@ -126,6 +127,7 @@ func (e *encoder) call(body *canonical.Invoke) (*canonical.Call, json.RawMessage
 	if !e.native {
 		w.forget("arguments")
 	}
+	w.members = *rawjson.NewBuilderOf(len(call.Args) + 512)
 	if err := e.retry(w, body); err != nil {
 		return nil, nil, err
 	}
@@ -140,11 +142,11 @@ func (e *encoder) call(body *canonical.Invoke) (*canonical.Call, json.RawMessage
 	if body.Turn.ID != "" && e.m.Correlation.MessageID == "" {
 		stamped := *e.m
 		stamped.Correlation.MessageID = body.Turn.ID
-		e.losses = append(e.losses, profile.CarryMessage(w.canon, &stamped, profile.FieldMessageID)...)
+		e.losses = append(e.losses, profile.CarryMessage(&w.canon, &stamped, profile.FieldMessageID)...)
 	} else if body.Turn.ID != "" && body.Turn.ID != e.m.Correlation.MessageID {
 		e.lose(canonical.LossIDs, canonical.Dropped, "/body/turn/id")
 	}
-	e.losses = append(e.losses, profile.CarryMessage(w.canon, e.m, carriedFields(e.m)...)...)
+	e.losses = append(e.losses, profile.CarryMessage(&w.canon, e.m, carriedFields(e.m)...)...)
 	e.losses = append(e.losses, foreign(body.Extensions, "/body")...)
 	return call, w.bytes(), nil
 }
@@ -175,7 +177,7 @@ func (e *encoder) conversation(w *writer, call *canonical.Call) {
 	if e.m.Conversation.TaskID != conversation.TaskID {
 		fields = append(fields, profile.FieldTaskID)
 	}
-	e.losses = append(e.losses, profile.CarryMessage(w.canon, e.m, fields...)...)
+	e.losses = append(e.losses, profile.CarryMessage(&w.canon, e.m, fields...)...)
 }
 
 // bind finds name and arguments: the message's own call, else its turn in the

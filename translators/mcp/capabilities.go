@@ -67,14 +67,14 @@ func declaring(askable []canonical.Mode, taskOK bool, version string) json.RawMe
 	case version == LegacyJune && form:
 		b.Raw("elicitation", none)
 	case form || url:
-		modes := rawjson.NewBuilder()
+		modes := b.Begin("elicitation")
 		if form {
 			modes.Raw("form", none)
 		}
 		if url {
 			modes.Raw("url", none)
 		}
-		b.Raw("elicitation", modes.Bytes())
+		modes.End()
 	}
 	for _, mode := range natives {
 		if slices.Contains(askable, mode) {
@@ -82,7 +82,7 @@ func declaring(askable []canonical.Mode, taskOK bool, version string) json.RawMe
 		}
 	}
 	if taskOK && version == Modern {
-		b.Raw("extensions", rawjson.NewBuilder().Raw(extTasks, none).Bytes())
+		b.Begin("extensions").Raw(extTasks, none).End()
 	}
 	return b.Bytes()
 }

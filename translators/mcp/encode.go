@@ -225,7 +225,7 @@ func (e *encoder) clientInfo(w *writer) {
 }
 
 func ourselves() json.RawMessage {
-	return rawjson.NewBuilder().String("name", gatewayName).String("version", "").Bytes()
+	return json.RawMessage(`{"name":"` + gatewayName + `","version":""}`)
 }
 
 // legacyMeta carries what a legacy request has no place for, and drops what
@@ -237,7 +237,7 @@ func (e *encoder) legacyMeta(w *writer) {
 			e.lose(canonical.LossPeerInfo, canonical.Dropped, e.metaPath())
 		}
 	}
-	e.losses = append(e.losses, profile.CarryMessage(w.canon, e.m, legacyFields(e.m.Op)...)...)
+	e.losses = append(e.losses, profile.CarryMessage(&w.canon, e.m, legacyFields(e.m.Op)...)...)
 	known := func(modes []canonical.Mode) []canonical.Mode { // in this revision: a server asks for nothing else
 		modes, _ = declared(declaring(modes, false, e.version), e.version)
 		return modes
@@ -303,7 +303,7 @@ func (e *encoder) response() (translators.Wire, error) {
 func (e *encoder) head(w *writer, kind string) {
 	e.resultKind(w, kind)
 	if !e.modern {
-		e.losses = append(e.losses, profile.CarryMessage(w.canon, e.m, profile.FieldFromName, profile.FieldFromVersion)...)
+		e.losses = append(e.losses, profile.CarryMessage(&w.canon, e.m, profile.FieldFromName, profile.FieldFromVersion)...)
 		return
 	}
 	if left := w.metaLeft(metaServerInfo); left != nil || e.m.From.Name != "" {

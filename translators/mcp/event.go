@@ -182,8 +182,8 @@ func related(params json.RawMessage, task string) json.RawMessage {
 	meta := takeMeta(o)
 	meta.Take(metaRelated)
 	of := rawjson.NewBuilder().String("taskId", task).Bytes()
-	about := rawjson.NewBuilder().Merge(meta.Rest()).Raw(metaRelated, of).Bytes()
-	return rawjson.NewBuilder().Merge(o.Rest()).Raw("_meta", about).Bytes()
+	about := rawjson.NewBuilder().Rest(meta).Raw(metaRelated, of).Bytes()
+	return rawjson.NewBuilder().Rest(o).Raw("_meta", about).Bytes()
 }
 
 // noticeOf writes a notification that only MCP has.

@@ -20,8 +20,8 @@ import (
 // lenientReply makes the reply of a call that cannot be read a result whose one part is the reply
 // itself. err is why it cannot; the error that comes back is nil then.
 func lenientReply(w translators.Wire, env jsonrpc.Message, m *canonical.Message, err error) error {
-	var malformed *translators.MalformedError
-	if !errors.As(err, &malformed) || w.Re != canonical.OpInvoke || env.Error != nil || !rawjson.IsObject(env.Result) {
+	malformed, ok := errors.AsType[*translators.MalformedError](err)
+	if !ok || w.Re != canonical.OpInvoke || env.Error != nil || !rawjson.IsObject(env.Result) {
 		return err
 	}
 	result := rawjson.Parse(env.Result, "")
@@ -44,15 +44,17 @@ func saysFailed(flag json.RawMessage) bool {
 	return flag != nil && string(flag) != "false" && string(flag) != "null"
 }
 
-// lenientBlock reads a content block. One of a type that is not known here, or that lacks what its type
+// lenientBlock appends a content block. One of a type that is not known here, or that lacks what its type
 // needs, is a part with the block itself as data.
-func lenientBlock(m *canonical.Message, raw json.RawMessage, at string, meta json.RawMessage) canonical.Part {
-	part, losses, err := decodeBlock(raw, at, m.Origin.Version, meta)
+func lenientBlock(parts []canonical.Part, m *canonical.Message, raw json.RawMessage, at string, meta json.RawMessage) []canonical.Part {
+	parts = append(parts, canonical.Part{})
+	part := &parts[len(parts)-1]
+	losses, err := decodeBlock(part, raw, at, m.Origin.Version, meta)
 	if err != nil {
-		part, losses = unreadPart(raw), []canonical.Loss{unreadLoss(at)}
+		*part, losses = unreadPart(raw), []canonical.Loss{unreadLoss(at)}
 	}
 	m.Losses = append(m.Losses, losses...)
-	return part
+	return parts
 }
 
 func unreadPart(raw json.RawMessage) canonical.Part {

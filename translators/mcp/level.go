@@ -17,6 +17,7 @@ type reader struct {
 	meta    *rawjson.Object // nil: no _meta
 	empty   bool            // _meta stood there and was empty
 	carried profile.Carried
+	none    rawjson.Object // its canon, where nothing is carried
 
 	version string // see at, in revision.go; empty: the level is the same in all
 	level   level
@@ -61,11 +62,12 @@ func open(o *rawjson.Object, path string) (*reader, error) {
 			return nil, err
 		}
 	}
-	if carried != nil {
-		path += "/_meta/" + profile.ExtKey
+	if carried == nil {
+		r.carried.Canon = &r.none
+		return r, r.Err()
 	}
 	var err error
-	r.carried, err = profile.Unwrap(carried, path, Binding)
+	r.carried, err = profile.Unwrap(carried, path+"/_meta/"+profile.ExtKey, Binding)
 	if err == nil {
 		err = r.Err()
 	}
@@ -100,7 +102,7 @@ func (r *reader) err() error {
 
 // leftovers returns the members that were not taken; nil: none.
 func (r *reader) leftovers() json.RawMessage {
-	b := rawjson.NewBuilder().Merge(r.Rest())
+	b := rawjson.NewBuilder().Rest(r.Object)
 	if r.meta != nil {
 		rest := r.meta.Rest()
 		if r.empty {
@@ -120,12 +122,13 @@ func (r *reader) extensions() canonical.Extensions {
 // over leftovers of the same name, so that nothing smuggled into extensions
 // says a thing twice.
 type writer struct {
-	own     *rawjson.Object
+	own     *rawjson.Object // none where there are no leftovers
+	none    rawjson.Object
 	left    *rawjson.Object // _meta leftovers; nil: no _meta there
-	members *rawjson.Builder
-	meta    *rawjson.Builder
+	members rawjson.Builder
+	meta    rawjson.Builder
 	written []string
-	canon   *rawjson.Builder
+	canon   rawjson.Builder
 	ext     canonical.Extensions
 
 	version   string // see lacks, in revision.go; empty: the level is the same in all
@@ -133,19 +136,15 @@ type writer struct {
 	marks     []string // the leftovers' word about placed members
 	placed    []string // those of marks that hold here
 	inner     bool     // an object inside a level
-	elsewhere *rawjson.Builder
+	elsewhere rawjson.Builder
 	moved     []moved
 	hoisted   json.RawMessage // the _meta, where there is no place for it
 }
 
 // write opens a level with what its extensions hold.
 func write(ext canonical.Extensions) *writer {
-	var builders [4]rawjson.Builder
-	w := &writer{
-		own:     rawjson.Empty(),
-		members: &builders[0], meta: &builders[1], canon: &builders[2], ext: ext,
-		elsewhere: &builders[3],
-	}
+	w := &writer{ext: ext, written: make([]string, 0, 4)}
+	w.own = &w.none
 	if raw := ext[Binding]; raw != nil {
 		w.own = rawjson.Parse(raw, "")
 	}
@@ -231,7 +230,7 @@ func (w *writer) finish() {
 	w.metaRaw(profile.ExtKey, profile.Wrap(w.canon.Object(), w.ext, Binding))
 	var meta json.RawMessage
 	if w.left != nil {
-		meta = w.meta.Merge(w.left.Rest()).Bytes()
+		meta = w.meta.Rest(w.left).Bytes()
 	} else {
 		meta = w.meta.Object()
 	}

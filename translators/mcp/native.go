@@ -90,8 +90,8 @@ func withToken(params, token json.RawMessage) json.RawMessage {
 		return params
 	}
 	o.Take("_meta")
-	inner := rawjson.NewBuilder().Raw("progressToken", token).Merge(meta.Rest()).Bytes()
-	return rawjson.NewBuilder().Merge(o.Rest()).Raw("_meta", inner).Bytes()
+	inner := rawjson.NewBuilder().Raw("progressToken", token).Rest(meta).Bytes()
+	return rawjson.NewBuilder().Rest(o).Raw("_meta", inner).Bytes()
 }
 
 func (e *encoder) nativeResponse(body *canonical.Native) (translators.Wire, error) {
@@ -130,7 +130,7 @@ func modernResult(o *rawjson.Object) json.RawMessage {
 		}
 		break
 	}
-	return b.Merge(o.Rest()).Bytes()
+	return b.Rest(o).Bytes()
 }
 
 func (e *encoder) legacyResult(o *rawjson.Object) json.RawMessage {
@@ -145,7 +145,7 @@ func (e *encoder) legacyResult(o *rawjson.Object) json.RawMessage {
 	}
 	e.lose(canonical.LossPeerInfo, canonical.Dropped, "/body/result/_meta")
 	o.Take("_meta")
-	return rawjson.NewBuilder().Merge(o.Rest()).Raw("_meta", meta.Rest()).Bytes()
+	return rawjson.NewBuilder().Rest(o).Raw("_meta", meta.Rest()).Bytes()
 }
 
 var _ translators.ResourceProvider = (*Translator)(nil)
@@ -419,7 +419,7 @@ func decodeContent(m *canonical.Message, r *reader, profiled canonical.Profile) 
 		}
 		for i, raw := range list {
 			block := rawjson.NewBuilder().String("type", "resource").Raw("resource", raw).Bytes()
-			out.Parts = append(out.Parts, lenientBlock(m, block, "/result/contents/"+strconv.Itoa(i), nil))
+			out.Parts = lenientBlock(out.Parts, m, block, "/result/contents/"+strconv.Itoa(i), nil)
 		}
 	default:
 		if _, ok := rawjson.Elements(r.Peek("resources")); !ok {
@@ -454,7 +454,7 @@ func decodeMessages(m *canonical.Message, r *reader, out *canonical.Output) erro
 		if o.Err() != nil {
 			return o.Err()
 		}
-		out.Parts = append(out.Parts, lenientBlock(m, content, at+"/content", nil))
+		out.Parts = lenientBlock(out.Parts, m, content, at+"/content", nil)
 	}
 	if about := r.Peek("description"); about != nil && about[0] != '"' {
 		r.Fail("description", "not a string")

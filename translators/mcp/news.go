@@ -200,8 +200,8 @@ func (t *Translator) Retell(n *canonical.Native, to translators.Subscriber) *can
 		}
 		b.Raw(metaSubscription, to.ID)
 	}
-	about := b.Merge(meta.Rest()).Object()
-	return &canonical.Native{Method: n.Method, Params: rawjson.NewBuilder().Raw("_meta", about).Merge(params.Rest()).Object()}
+	about := b.Rest(meta).Object()
+	return &canonical.Native{Method: n.Method, Params: rawjson.NewBuilder().Raw("_meta", about).Rest(params).Object()}
 }
 
 // wanted reports whether a notification was subscribed. The server checks the resource itself.

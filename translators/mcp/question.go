@@ -325,7 +325,7 @@ func (e *encoder) repeated(body *canonical.Native) (json.RawMessage, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := rawjson.NewBuilder().Merge(rawjson.Parse(rawjson.OrEmpty(body.Params), "").Rest())
+	b := rawjson.NewBuilder().Rest(rawjson.Parse(rawjson.OrEmpty(body.Params), ""))
 	if len(body.Answers) > 0 {
 		b.Raw("inputResponses", answers)
 	}

@@ -28,7 +28,7 @@ func decodeResult(m *canonical.Message, r *reader) error {
 	r.at(m.Origin.Version, levelResult)
 	metas := r.hoisted(canonBlocks, m.Origin.Version, levelBlock, blocks)
 	for i, raw := range blocks {
-		out.Parts = append(out.Parts, lenientBlock(m, raw, "/result/content/"+strconv.Itoa(i), metas[i]))
+		out.Parts = lenientBlock(out.Parts, m, raw, "/result/content/"+strconv.Itoa(i), metas[i])
 	}
 	if out.Structured = r.Take("structuredContent"); out.Structured == nil {
 		followCopy(r, out)

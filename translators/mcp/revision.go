@@ -331,5 +331,5 @@ func (w *writer) annotations(value json.RawMessage, p *canonical.Part, at string
 		return nil
 	}
 	w.raw("annotations", rest)
-	return profile.CarryPart(w.canon, p, at, profile.PartAnnotations)
+	return profile.CarryPart(&w.canon, p, at, profile.PartAnnotations)
 }

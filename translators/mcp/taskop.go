@@ -103,7 +103,7 @@ func (e *encoder) taskQuery(body *canonical.TaskQuery) (method string, params js
 		w.raw("inputResponses", answers)
 	}
 	e.requestMeta(w)
-	e.losses = append(e.losses, profile.CarryMessage(w.canon, e.m, taskFieldsOf()...)...)
+	e.losses = append(e.losses, profile.CarryMessage(&w.canon, e.m, taskFieldsOf()...)...)
 	e.losses = append(e.losses, foreign(body.Extensions, "/body")...)
 	return method, w.bytes(), nil
 }
@@ -121,7 +121,7 @@ func (e *encoder) taskFilter(body *canonical.TaskFilter) (method string, params 
 	w := write(body.Extensions)
 	w.text("cursor", body.Cursor)
 	e.requestMeta(w)
-	e.losses = append(e.losses, profile.CarryMessage(w.canon, e.m, taskFieldsOf()...)...)
+	e.losses = append(e.losses, profile.CarryMessage(&w.canon, e.m, taskFieldsOf()...)...)
 	e.losses = append(e.losses, foreign(body.Extensions, "/body")...)
 	return methodTaskList, e.params(w, body.Extensions), nil
 }

@@ -9,7 +9,6 @@ import (
 	"crypto/rsa"
 	"crypto/sha256"
 	"fmt"
-	"math/big"
 	"slices"
 
 	"github.com/golang-jwt/jwt/v5"
@@ -94,9 +93,19 @@ func verifyES256(key *ecdsa.PublicKey, signed, signature []byte) bool {
 	if len(signature) != 2*half {
 		return false
 	}
+	var space [2 + 2*(3+half)]byte
+	der := append(space[:0], byte(asn1.SEQUENCE), 0)
+	for _, number := range [...][]byte{signature[:half], signature[half:]} {
+		if number = bytes.TrimLeft(number, "\x00"); len(number) == 0 {
+			return false
+		}
+		negative := number[0] >> 7 // it would be, without a zero before it
+		der = append(der, byte(asn1.INTEGER), negative+byte(len(number)))
+		der = append(append(der, "\x00"[:negative]...), number...)
+	}
+	der[1] = byte(len(der) - 2)
 	sum := sha256.Sum256(signed)
-	r, s := new(big.Int).SetBytes(signature[:half]), new(big.Int).SetBytes(signature[half:])
-	return ecdsa.Verify(key, sum[:], r, s)
+	return ecdsa.VerifyASN1(key, sum[:], der)
 }
 
 // signES256 signs deterministically, as RFC 6979 says and RFC 8725 section 3.2 asks

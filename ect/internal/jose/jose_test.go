@@ -14,6 +14,8 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"math/big"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -194,6 +196,31 @@ func TestSign_ES256IsDeterministic(t *testing.T) {
 	}
 	if short == 0 {
 		t.Error("no number has a zero in front")
+	}
+}
+
+// TestVerify_ES256AsIntegers: every pair of numbers is judged as the library judges them.
+func TestVerify_ES256AsIntegers(t *testing.T) {
+	t.Parallel()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	message := []byte("message")
+	sum := sha256.Sum256(message)
+	good, err := Sign(ES256, key, message)
+	if err != nil {
+		t.Fatal(err)
+	}
+	order := elliptic.P256().Params().N.Bytes()
+	halves := [][]byte{good[:half], good[half:], make([]byte, half), order, bytes.Repeat([]byte{0xff}, half), append(make([]byte, half-1), 0x80), append(make([]byte, half-1), 1)}
+	for _, r := range halves {
+		for _, s := range halves {
+			want := ecdsa.Verify(&key.PublicKey, sum[:], new(big.Int).SetBytes(r), new(big.Int).SetBytes(s))
+			if got := Verify(ES256, &key.PublicKey, message, slices.Concat(r, s)); got != want {
+				t.Errorf("%x, %x: %v, want %v", r, s, got, want)
+			}
+		}
 	}
 }
 

@@ -211,6 +211,9 @@ func (c *Claims) Key(claim string) (Key, error) { return ParseKey(c.scan, c.memb
 // Time reads a NumericDate in whole seconds: a fraction or exponent is refused,
 // and so is the time before 1970 and after MaxTime.
 func Time(raw json.RawMessage) (int64, bool) {
+	if raw == nil {
+		return 0, false
+	}
 	seconds, err := strconv.ParseInt(string(raw), 10, 64)
 	if err != nil || seconds <= 0 || seconds > MaxTime {
 		return 0, false

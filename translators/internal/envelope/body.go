@@ -78,7 +78,7 @@ func partsLosses(m *canonical.Message) []canonical.Loss {
 	if profile.SaysCall(invoke.Turn.Parts, invoke.Call) {
 		return nil
 	}
-	call, _, ok := profile.TypedTurn(invoke.Turn.Parts)
+	call, ok := profile.TypedTurn(invoke.Turn.Parts)
 	if !ok || call.Name != invoke.Call.Name || !rawjson.Equal(call.Args, invoke.Call.Args) {
 		return one(canonical.LossContent, path)(m)
 	}

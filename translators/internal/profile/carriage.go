@@ -2,7 +2,6 @@ package profile
 
 import (
 	"encoding/json"
-	"maps"
 	"slices"
 	"strings"
 
@@ -34,7 +33,7 @@ func Merge(first, second json.RawMessage) json.RawMessage {
 		return first
 	}
 	o := rawjson.Parse(first, "")
-	b := rawjson.NewBuilder().Merge(first)
+	b := rawjson.NewBuilder().Rest(o)
 	for _, m := range rawjson.Parse(second, "").Members() {
 		if !o.Has(m.Name) {
 			b.Raw(m.Name, m.Value)
@@ -149,7 +148,7 @@ func saysDefault(name string, value json.RawMessage) bool {
 	default:
 		return false
 	}
-	return string(value) == "null" || rawjson.Equal(value, json.RawMessage(unsaid))
+	return string(value) == "null" || string(value) == unsaid || rawjson.Equal(value, json.RawMessage(unsaid))
 }
 
 // bindings lists the keys in order. Most levels have no extensions at all.
@@ -157,5 +156,10 @@ func bindings(ext canonical.Extensions) []canonical.Binding {
 	if len(ext) == 0 {
 		return nil
 	}
-	return slices.Sorted(maps.Keys(ext))
+	names := make([]canonical.Binding, 0, len(ext))
+	for binding := range ext {
+		names = append(names, binding)
+	}
+	slices.Sort(names)
+	return names
 }

@@ -104,7 +104,7 @@ func (w *argsWriter) rest(p *canonical.Part, path string, native ...PartField) {
 }
 
 func except(native []PartField) []PartField {
-	var fields []PartField
+	fields := make([]PartField, 0, len(partFields))
 	for _, f := range partFields {
 		if !slices.Contains(native, f.name) {
 			fields = append(fields, f.name)

@@ -309,7 +309,7 @@ func TestArgs_FromTypedTurnAndBoundText(t *testing.T) {
 		"not an object": {[]canonical.Part{data(`"skill"`)}, ""},
 		"only text":     {[]canonical.Part{text}, ""},
 	} {
-		call, _, ok := profile.TypedTurn(tc.parts)
+		call, ok := profile.TypedTurn(tc.parts)
 		got := ""
 		if ok {
 			got = call.Name + " " + string(call.Args)

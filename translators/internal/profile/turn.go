@@ -109,15 +109,19 @@ func SaysCall(parts []canonical.Part, call *canonical.Call) bool {
 // not find in the call. Nil: nothing. The advisory texts beside the data part
 // are content that the tool does not see; they are carried with it.
 func OutlineTyped(turn *canonical.Content, call *canonical.Call) (outline json.RawMessage, losses []canonical.Loss) {
-	_, at, ok := TypedTurn(turn.Parts)
-	if ok && plainHead(turn) && SameParts(typedContent(call, nil).Parts, turn.Parts) {
-		return nil, nil
+	if plainHead(turn) && SameParts(typedContent(call, nil).Parts, turn.Parts) {
+		if _, ok := TypedTurn(turn.Parts); ok {
+			return nil, nil
+		}
 	}
+	at := soleDataAt(turn.Parts)
 	w := argsWriter{}
 	for i := range turn.Parts {
 		w.beside(i, &turn.Parts[i], i == at)
 	}
-	outline = rawjson.NewBuilder().Merge(closed(turn)).Array("parts", w.entries).Bytes()
+	b := rawjson.NewBuilder()
+	writeHead(b, turn, canonical.RoleCaller)
+	outline = b.Array("parts", w.entries).Bytes()
 	return outline, append(w.losses, typedHeadLosses(turn)...)
 }
 
@@ -125,12 +129,6 @@ func OutlineTyped(turn *canonical.Content, call *canonical.Call) (outline json.R
 func plainHead(turn *canonical.Content) bool {
 	return (turn.Role == "" || turn.Role == canonical.RoleCaller) && len(turn.Extensions) == 0 &&
 		len(turn.ExtensionURIs) == 1 && turn.ExtensionURIs[0] == ExtensionURI
-}
-
-func closed(turn *canonical.Content) json.RawMessage {
-	b := rawjson.NewBuilder()
-	writeHead(b, turn, canonical.RoleCaller)
-	return b.Object()
 }
 
 // typedHeadLosses returns the losses of a P2 turn, which lists the extension of AEPB alone.
@@ -177,7 +175,9 @@ func BindTurn(turn *canonical.Content, schema json.RawMessage) (args, outline js
 	if !ok || len(w.texts) == 0 {
 		return nil, nil, nil, false
 	}
-	outline = rawjson.NewBuilder().String("bind", property).Merge(closed(turn)).Array("parts", w.entries).Bytes()
+	b := rawjson.NewBuilder().String("bind", property)
+	writeHead(b, turn, canonical.RoleCaller)
+	outline = b.Array("parts", w.entries).Bytes()
 	return args, outline, append(w.losses, headLosses(turn, "/body/turn")...), true
 }
 

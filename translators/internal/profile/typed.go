@@ -47,23 +47,27 @@ func ParseTyped(data json.RawMessage) (call *canonical.Call, ok bool) {
 }
 
 // TypedTurn derives the call of a turn that is a P2 invocation: exactly one
-// data part, of that shape; text parts beside it are advisory. at is the data
-// part's index.
-func TypedTurn(parts []canonical.Part) (call *canonical.Call, at int, ok bool) {
-	at = -1
+// data part, of that shape; text parts beside it are advisory.
+func TypedTurn(parts []canonical.Part) (call *canonical.Call, ok bool) {
+	at := soleDataAt(parts)
+	if at < 0 {
+		return nil, false
+	}
+	return ParseTyped(parts[at].Data)
+}
+
+// soleDataAt is the index of the one data part among texts; -1: there is another part, or no data.
+func soleDataAt(parts []canonical.Part) int {
+	at := -1
 	for i := range parts {
 		switch {
 		case parts[i].Kind == canonical.KindData && at < 0:
 			at = i
 		case parts[i].Kind != canonical.KindText:
-			return nil, -1, false
+			return -1
 		}
 	}
-	if at < 0 {
-		return nil, -1, false
-	}
-	call, ok = ParseTyped(parts[at].Data)
-	return call, at, ok
+	return at
 }
 
 // Bind is profile P3: arguments for a tool whose schema wants exactly one

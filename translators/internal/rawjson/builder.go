@@ -28,7 +28,7 @@ func (b *Builder) name(name string, size int) {
 	if b.Empty() {
 		capacity := b.space
 		if capacity == 0 {
-			capacity = max(192, size+64)
+			capacity = max(128, size+64)
 		}
 		b.buf = append(make([]byte, 0, capacity), '{')
 	} else {
@@ -136,7 +136,19 @@ func (b *Builder) Merge(object json.RawMessage) *Builder {
 	if object == nil {
 		return b
 	}
-	for _, m := range Parse(object, "").members {
+	return b.add(Parse(object, "").members)
+}
+
+// Rest adds what was not taken of an object; of one that failed, nothing.
+func (b *Builder) Rest(o *Object) *Builder {
+	if o.err != nil {
+		return b
+	}
+	return b.add(o.members)
+}
+
+func (b *Builder) add(members []Member) *Builder {
+	for _, m := range members {
 		b.Raw(m.Name, m.Value)
 	}
 	return b
@@ -157,7 +169,7 @@ func (b *Builder) Over(object json.RawMessage, names ...string) *Builder {
 			left.Take(name)
 		}
 	}
-	return b.Merge(left.Rest())
+	return b.Rest(left)
 }
 
 // Empty reports whether nothing was added.

@@ -28,10 +28,10 @@ type Object struct {
 	err     error
 }
 
-// usual is the number of members that are allocated with the object: growing to four
+// few is the number of members that are allocated with the object: growing to four
 // from nothing takes three allocations. A larger object gets space for three times as
 // many: an envelope has eleven.
-const usual = 4
+const few = 4
 
 // Parse reads the members of data, which must have passed Check as part of a
 // larger value or on its own. path is where the object stands, for errors. The
@@ -48,14 +48,14 @@ func Parse(data []byte, path string) *Object {
 	}
 	roomy := &struct {
 		Object
-		space [usual]Member
+		space [few]Member
 	}{Object: Object{path: path}}
 	o := &roomy.Object
 	o.members = roomy.space[:0]
 	whole := Walk(data, func(quoted, value json.RawMessage) bool {
 		name, ok := Unquote(quoted)
-		if len(o.members) == usual {
-			o.members = slices.Grow(o.members, 2*usual)
+		if len(o.members) == few {
+			o.members = slices.Grow(o.members, 2*few)
 		}
 		o.members = append(o.members, Member{Name: name, Value: value})
 		return ok
@@ -312,11 +312,7 @@ func (o *Object) Rest() json.RawMessage {
 	for _, m := range o.members {
 		size += len(m.Name) + len(m.Value) + 4
 	}
-	b := NewBuilderOf(size)
-	for _, m := range o.members {
-		b.Raw(m.Name, m.Value)
-	}
-	return b.Bytes()
+	return NewBuilderOf(size).add(o.members).Bytes()
 }
 
 // Members returns what was not taken.
@@ -346,12 +342,26 @@ func Texts(raw json.RawMessage) (values []string, ok bool) {
 	return values, ok
 }
 
+// usual are names and words of nearly every message, which are not made anew for each.
+var usual = map[string]string{
+	"2.0": "2.0", "_meta": "_meta", "arguments": "arguments", "artifactId": "artifactId", "artifacts": "artifacts", "code": "code",
+	"complete": "complete", "content": "content", "contextId": "contextId", "data": "data", "error": "error", "id": "id", "input": "input",
+	"isError": "isError", "jsonrpc": "jsonrpc", "mediaType": "mediaType", "message": "message", "messageId": "messageId", "metadata": "metadata",
+	"method": "method", "name": "name", "params": "params", "parts": "parts", "result": "result", "resultType": "resultType", "role": "role",
+	"skill": "skill", "state": "state", "status": "status", "structuredContent": "structuredContent", "task": "task", "taskId": "taskId", "text": "text",
+	"timestamp": "timestamp", "type": "type", "application/json": "application/json", "ROLE_AGENT": "ROLE_AGENT", "ROLE_USER": "ROLE_USER",
+	"SendMessage": "SendMessage", "TASK_STATE_COMPLETED": "TASK_STATE_COMPLETED", "tools/call": "tools/call",
+}
+
 // Unquote decodes a JSON string.
 func Unquote(raw json.RawMessage) (string, bool) {
 	if len(raw) < 2 || raw[0] != '"' || raw[len(raw)-1] != '"' {
 		return "", false
 	}
 	if inner := raw[1 : len(raw)-1]; bytes.IndexByte(inner, '\\') < 0 {
+		if text, ok := usual[string(inner)]; ok {
+			return text, true
+		}
 		return string(inner), true
 	}
 	text, err := jsontext.AppendUnquote(nil, raw)

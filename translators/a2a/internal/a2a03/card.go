@@ -130,7 +130,7 @@ func withoutExtended(card json.RawMessage) (json.RawMessage, bool) {
 	b := rawjson.NewBuilder()
 	for _, m := range o.Members() {
 		if m.Name == "capabilities" {
-			m.Value = rawjson.NewBuilder().Merge(flags.Rest()).Bytes()
+			m.Value = rawjson.NewBuilder().Rest(flags).Bytes()
 		}
 		b.Raw(m.Name, m.Value)
 	}
