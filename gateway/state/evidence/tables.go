@@ -108,13 +108,15 @@ type Disk interface {
 type layer struct {
 	maps  [Terms]map[Key][]byte // nil: the value is gone
 	trees [tables - Terms]*btree.BTreeG[item]
-	bytes int
+	bytes int // of keys and values, of each key once
 }
 
 type item struct {
 	key  Key
 	bits uint64 // zero: it is gone
 }
+
+const itemSize = KeySize + 8
 
 func newLayer() *layer {
 	l := &layer{}
@@ -128,13 +130,18 @@ func newLayer() *layer {
 }
 
 func (l *layer) set(t Table, key Key, value []byte) {
-	l.bytes += KeySize + len(value)
+	before, changed := l.maps[t][key]
+	if !changed {
+		l.bytes += KeySize
+	}
+	l.bytes += len(value) - len(before)
 	l.maps[t][key] = value
 }
 
 func (l *layer) setBits(t Table, key Key, bits uint64) {
-	l.bytes += KeySize
-	l.trees[t-Terms].Set(item{key, bits})
+	if _, changed := l.trees[t-Terms].Set(item{key, bits}); !changed {
+		l.bytes += itemSize
+	}
 }
 
 // records takes the records that came, and the headers that they need, out of the changes.
