@@ -23,7 +23,7 @@ const (
 	Records   Table = iota // by serial: a record
 	IDs                    // by id, by id and issuer, by id and workflow: places of records
 	Workflows              // by workflow: what is known of it
-	Members                // by workflow and identity: the member that came before
+	Members                // by workflow and identity, of members beyond the first: the one that came before
 	Accounts               // by holder: what counts for it
 	Headers                // by number: a JOSE header, and behind it how many records have it
 	Begun                  // by holder and number: a workflow of which only the beginning is left
