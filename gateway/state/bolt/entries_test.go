@@ -130,7 +130,7 @@ func TestEntries_WritersShareACommit(t *testing.T) {
 // and one that lost its entries as damaged.
 func TestOpen_FilesOfOtherFormats(t *testing.T) {
 	t.Parallel()
-	for format, want := range map[byte]bolt.Reason{1: bolt.ReasonFormat, 4: bolt.ReasonFormat, 5: bolt.ReasonCorrupt, 6: bolt.ReasonCorrupt, 7: bolt.ReasonFormat} {
+	for format, want := range map[byte]bolt.Reason{1: bolt.ReasonFormat, 4: bolt.ReasonFormat, 5: bolt.ReasonCorrupt, 6: bolt.ReasonCorrupt, 7: bolt.ReasonCorrupt, 8: bolt.ReasonFormat} {
 		path := filePath(t)
 		s := open(t, bolt.Config{Path: path})
 		put(t, s, 1)

@@ -1,6 +1,7 @@
 package bolt_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"go.etcd.io/bbolt"
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/ecttest"
@@ -161,4 +163,107 @@ func TestEvidence_TablesAreMadeAgain(t *testing.T) {
 		}
 		closed(t, left)
 	})
+}
+
+// TestEvidence_MembersOfWorkflows: few and many members of a workflow are known after a
+// restart, and nothing is left of them when its records have ended.
+func TestEvidence_MembersOfWorkflows(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const workflows = 20
+		path := filePath(t)
+		s := open(t, bolt.Config{Path: path})
+		for n := range workflows * workflows {
+			if n/workflows > n%workflows { // workflow n has n members
+				continue
+			}
+			r := record(n)
+			r.Workflow, r.Members = fmt.Sprint("w", n%workflows), []ect.Identity{"member-0", member(n / workflows)}
+			if err := s.Put(t.Context(), r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 2 {
+			for n := range workflows * workflows {
+				wantMember(t, s, fmt.Sprint("w", n%workflows), member(n/workflows), n/workflows <= n%workflows)
+			}
+			closed(t, s)
+			s = open(t, bolt.Config{Path: path})
+		}
+		time.Sleep(2 * time.Hour)
+		synctest.Wait()
+		closed(t, s)
+		if n := rawKeys(t, path); n != 1 { // the totals
+			t.Errorf("%d keys stay on the disk", n)
+		}
+	})
+}
+
+// TestEvidence_MembersOfEarlierFormat: in format 6 each member is in the table of members.
+func TestEvidence_MembersOfEarlierFormat(t *testing.T) {
+	t.Parallel()
+	path := filePath(t)
+	s := open(t, bolt.Config{Path: path})
+	r := record(1)
+	r.Members = []ect.Identity{member(1)}
+	if err := s.Put(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	closed(t, s)
+	moveMember(t, path)
+	s = open(t, bolt.Config{Path: path})
+	wantMember(t, s, r.Workflow, member(1), true)
+	r = record(2)
+	r.Members = []ect.Identity{member(1), member(2)}
+	if err := s.Put(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	closed(t, s)
+	s = open(t, bolt.Config{Path: path})
+	for n, want := range []bool{false, true, true} {
+		wantMember(t, s, r.Workflow, member(n), want)
+	}
+	closed(t, s)
+}
+
+// moveMember moves the only member of the only workflow to where format 6 has it.
+func moveMember(t *testing.T, path string) {
+	t.Helper()
+	const before, keySize = 80, 24 // of the value of a workflow
+	db, err := bbolt.Open(path, 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = db.Update(func(tx *bbolt.Tx) error {
+		workflows := tx.Bucket([]byte("evidence c"))
+		var at, value []byte
+		err := workflows.ForEach(func(key, sealed []byte) error {
+			if len(sealed) == 4+before+16 {
+				at, value = bytes.Clone(key), bytes.Clone(sealed[4:])
+			}
+			return nil
+		})
+		if err != nil || at == nil {
+			return errors.Join(err, errors.New("no workflow with one member"))
+		}
+		copy(value[40:56], value[before:])
+		name := append(bytes.Clone(value[before:]), make([]byte, keySize-16)...)
+		return errors.Join(
+			workflows.Put(at, bolt.Seal(string(at), value[:before])),
+			tx.Bucket([]byte("evidence d")).Put(name, make([]byte, 16)),
+			tx.Bucket([]byte("meta")).Put([]byte("format"), bolt.Seal("format", []byte{6})),
+		)
+	})
+	if err = errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func member(n int) ect.Identity { return ect.Identity(fmt.Sprint("member-", n)) }
+
+func wantMember(t *testing.T, s *bolt.Store, wid string, who ect.Identity, want bool) {
+	t.Helper()
+	if got, err := s.Standing(t.Context(), wid, who); err != nil || got.Member != want {
+		t.Errorf("%s in %s: got %+v, %v, want member %v", who, wid, got, err, want)
+	}
 }

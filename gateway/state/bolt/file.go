@@ -39,11 +39,12 @@ const kinds = 5
 var _ [kinds]state.Kind = state.Kinds()
 
 // format is the number of this layout and of what is kept (gateway/state,
-// codec.go). A file of the earlier format is read: there the indexes of evidence are
-// written with each record. Files of other formats are refused.
+// codec.go). Files from the earliest format on are read: in 5 the indexes of evidence are
+// written with each record, and until 6 no member of a workflow is in the value of the
+// workflow. Files of other formats are refused.
 const (
-	format  = 6
-	earlier = 5
+	format   = 7
+	earliest = 5
 )
 
 // mark names an entry on disk.
@@ -166,8 +167,8 @@ func (f *file) readMeta() (m meta, err error) {
 		if err != nil {
 			return err
 		}
-		if len(number) != 1 || number[0] != format && number[0] != earlier {
-			return fmt.Errorf("%w: format %x, not %d or %d", errNotOurs, number, earlier, format)
+		if len(number) != 1 || number[0] < earliest || number[0] > format {
+			return fmt.Errorf("%w: format %x, not %d to %d", errNotOurs, number, earliest, format)
 		}
 		epoch, err := unseal([]byte(keyEpoch), b.Get([]byte(keyEpoch)))
 		if err != nil {

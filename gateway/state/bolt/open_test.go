@@ -105,7 +105,7 @@ func TestOpen_ForeignDatabase(t *testing.T) {
 	})
 	wantOpenError(t, path, bolt.ReasonCorrupt) // a format with a wrong checksum
 	change(func(tx *bbolt.Tx) error {
-		return tx.Bucket([]byte("meta")).Put([]byte("format"), bolt.Seal("format", []byte{7}))
+		return tx.Bucket([]byte("meta")).Put([]byte("format"), bolt.Seal("format", []byte{8}))
 	})
 	wantOpenError(t, path, bolt.ReasonFormat)
 	change(func(tx *bbolt.Tx) error {

@@ -41,6 +41,7 @@ type Store struct {
 	mu        sync.RWMutex
 	changes   *layer
 	written   *layer
+	gaps      gaps
 	headers   headers
 	totals    totals
 	evictions uint64
@@ -105,6 +106,7 @@ func (s *Store) Put(_ context.Context, r ect.Record) (err error) {
 		return err
 	}
 	defer s.end(&v, &err)
+	v.gaps = &s.gaps
 	defer s.tell(s.changes.bytes)
 	return s.put(&v, &stored{Record: r}, encoding.Nanos(s.deps.Now()))
 }
@@ -463,6 +465,7 @@ func (s *Store) Sweep(most int) {
 		return // those who ask are told
 	}
 	defer s.end(&v, &err)
+	v.gaps = &s.gaps
 	defer s.tell(s.changes.bytes)
 	now := encoding.Nanos(s.deps.Now())
 	if err = s.sweep(&v, most, now); err == nil {

@@ -23,7 +23,7 @@ const (
 	Records   Table = iota // by serial: a record
 	IDs                    // by id, by id and issuer, by id and workflow: places of records
 	Workflows              // by workflow: what is known of it
-	Members                // by workflow and identity: the member that came before
+	Members                // by workflow and identity, of members beyond the first: the one that came before
 	Accounts               // by holder: what counts for it
 	Headers                // by number: a JOSE header, and behind it how many records have it
 	Begun                  // by holder and number: a workflow of which only the beginning is left
@@ -108,13 +108,15 @@ type Disk interface {
 type layer struct {
 	maps  [Terms]map[Key][]byte // nil: the value is gone
 	trees [tables - Terms]*btree.BTreeG[item]
-	bytes int
+	bytes int // of keys and values, of each key once
 }
 
 type item struct {
 	key  Key
 	bits uint64 // zero: it is gone
 }
+
+const itemSize = KeySize + 8
 
 func newLayer() *layer {
 	l := &layer{}
@@ -128,13 +130,18 @@ func newLayer() *layer {
 }
 
 func (l *layer) set(t Table, key Key, value []byte) {
-	l.bytes += KeySize + len(value)
+	before, changed := l.maps[t][key]
+	if !changed {
+		l.bytes += KeySize
+	}
+	l.bytes += len(value) - len(before)
 	l.maps[t][key] = value
 }
 
 func (l *layer) setBits(t Table, key Key, bits uint64) {
-	l.bytes += KeySize
-	l.trees[t-Terms].Set(item{key, bits})
+	if _, changed := l.trees[t-Terms].Set(item{key, bits}); !changed {
+		l.bytes += itemSize
+	}
 }
 
 // records takes the records that came, and the headers that they need, out of the changes.
@@ -203,7 +210,16 @@ type view struct {
 	changes *layer
 	written *layer // are being written to the disk; nil: there are none
 	disk    Reader // nil: all is in changes
+	gaps    *gaps  // nil: the view is of one who reads
 }
+
+// gaps are where the tables in order have no keys: keys that were removed and are still on
+// disk would else be passed one by one by each who looks for the first.
+type gaps [tables - Terms]gap
+
+type gap struct{ from, to Key }
+
+func (g gap) has(key Key) bool { return key.compare(g.from) >= 0 && key.compare(g.to) < 0 }
 
 // get is a value of a table that is not in order.
 func (v *view) get(t Table, key Key) (value []byte, found bool) {
@@ -262,6 +278,9 @@ func (v *view) bits(t Table, key Key) uint64 {
 }
 
 func (v *view) setBits(t Table, key Key, bits uint64) {
+	if v.gaps != nil && bits != 0 && v.gaps[t-Terms].has(key) {
+		v.gaps[t-Terms].to = key
+	}
 	if bits == 0 && v.disk == nil {
 		v.changes.trees[t-Terms].Delete(item{key: key})
 		return
@@ -293,6 +312,24 @@ func serialIn(group, bits uint64) uint64 {
 
 // next is the first key of a table in order from a key on, and its value.
 func (v *view) next(t Table, from Key) (key Key, bits uint64, found bool) {
+	if v.gaps == nil {
+		key, bits, _, found = v.search(t, from)
+		return key, bits, found
+	}
+	g := &v.gaps[t-Terms]
+	start := from
+	if g.has(from) {
+		start, from = g.from, g.to
+	}
+	key, bits, to, found := v.search(t, from)
+	if to != start {
+		*g = gap{start, to}
+	}
+	return key, bits, found
+}
+
+// search is next without gaps. No key is between from and to.
+func (v *view) search(t Table, from Key) (key Key, bits uint64, to Key, found bool) {
 	for {
 		first, ok := v.changes.first(t, from)
 		if v.written != nil {
@@ -302,11 +339,11 @@ func (v *view) next(t Table, from Key) (key Key, bits uint64, found bool) {
 		}
 		if v.disk != nil {
 			if key, value, there := v.disk.Next(t, from); there && (!ok || key.compare(first.key) < 0) {
-				return key, number(value, 0), true
+				return key, number(value, 0), from, true
 			}
 		}
 		if !ok || first.bits != 0 {
-			return first.key, first.bits, ok
+			return first.key, first.bits, from, ok
 		}
 		from = first.key.next()
 	}

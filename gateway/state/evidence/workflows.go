@@ -1,6 +1,8 @@
 package evidence
 
 import (
+	"slices"
+
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/state/internal/encoding"
 )
@@ -9,14 +11,22 @@ import (
 // its end. The issuer that began such a one stays known until then, so that no other can
 // begin it again.
 type workflow struct {
-	root    Key    // the issuer of the root that was its first record; noRoot: that was no root
-	until   int64  // when the last of its records ends
-	holder  Key    // for which its members and its beginning count: that of its first record
-	member  Key    // that came last; zero: there are none
-	members uint64 // how many
-	records uint64 // how many
-	begun   uint64 // without a record: its place among those of the holder
+	root    Key               // the issuer of the root that was its first record; noRoot: that was no root
+	until   int64             // when the last of its records ends
+	holder  Key               // for which its members and its beginning count: that of its first record
+	member  Key               // that came last, of those in the table of members; zero: there are none
+	members uint64            // how many
+	records uint64            // how many
+	begun   uint64            // without a record: its place among those of the holder
+	first   [firstMembers]Key // the first members
+	within  int               // how many members are in first; the others are in the table
 }
+
+// firstMembers is how many members are in the value of their workflow. Most workflows have
+// no more, and need no value of another table for each.
+const firstMembers = 8
+
+const workflowNumbers = 10
 
 // noRoot is the root of a workflow that began with a record that has parents. It is the
 // digest of nothing.
@@ -24,14 +34,25 @@ func noRoot() Key { return Key{A: 1} }
 
 func workflowOf(v *view, key Key) (w workflow, found bool) {
 	b, found := v.get(Workflows, key)
-	return workflow{
+	w = workflow{
 		root: keyAt(b, 0), until: int64(number(b, 2)), holder: keyAt(b, 3), member: keyAt(b, 5), //nolint:gosec // as it was written
 		members: number(b, 7), records: number(b, 8), begun: number(b, 9),
-	}, found
+	}
+	w.within = min(max(len(b)/8-workflowNumbers, 0)/2, firstMembers)
+	for i := range w.within {
+		w.first[i] = keyAt(b, workflowNumbers+2*i)
+	}
+	return w, found
 }
 
 func (w *workflow) save(v *view, key Key) {
-	v.setNumbers(Workflows, key, w.root.A, w.root.B, uint64(w.until), w.holder.A, w.holder.B, w.member.A, w.member.B, w.members, w.records, w.begun) //nolint:gosec // there and back
+	list := [workflowNumbers + 2*firstMembers]uint64{
+		w.root.A, w.root.B, uint64(w.until), w.holder.A, w.holder.B, w.member.A, w.member.B, w.members, w.records, w.begun, //nolint:gosec // there and back
+	}
+	for i, member := range w.first[:w.within] {
+		list[workflowNumbers+2*i], list[workflowNumbers+2*i+1] = member.A, member.B
+	}
+	v.setNumbers(Workflows, key, list[:workflowNumbers+2*w.within]...)
 }
 
 // rootFor is the root of the workflow that a record comes into. False: the record would
@@ -126,22 +147,39 @@ func (s *Store) dismiss(v *view, w *workflow) {
 		member = keyAt(value, 0)
 	}
 	s.charge(v, w.holder, account{members: memberWeight * w.members}.negative())
-	w.member, w.members = Key{}, 0
+	w.member, w.members, w.within = Key{}, 0, 0
 }
 
 // admit makes the identities members that a record names, up to ect.MaxMembers, and returns how many came.
 func (w *workflow) admit(v *view, r *ect.Record) (came uint64) {
 	for _, identity := range r.Members {
 		member := digestOf(r.Workflow, string(identity))
-		if _, known := v.get(Members, member); known || w.members == ect.MaxMembers {
+		if w.members == ect.MaxMembers || w.has(v, member) {
 			continue
 		}
-		v.setNumbers(Members, member, w.member.A, w.member.B)
-		w.member = member
+		if w.within < firstMembers {
+			w.first[w.within] = member
+			w.within++
+		} else {
+			v.setNumbers(Members, member, w.member.A, w.member.B)
+			w.member = member
+		}
 		w.members++
 		came++
 	}
 	return came
+}
+
+// has is true of a member, which is named by its digest.
+func (w *workflow) has(v *view, member Key) bool {
+	if slices.Contains(w.first[:w.within], member) {
+		return true
+	}
+	if w.member == (Key{}) {
+		return false
+	}
+	_, found := v.get(Members, member)
+	return found
 }
 
 func standingOf(v *view, wid string, identity ect.Identity, now int64) ect.Standing {
@@ -150,6 +188,5 @@ func standingOf(v *view, wid string, identity ect.Identity, now int64) ect.Stand
 		return ect.Standing{}
 	}
 	root := w.root == digestOf(string(identity))
-	_, member := v.get(Members, digestOf(wid, string(identity)))
-	return ect.Standing{Known: true, Root: root, Member: root || member}
+	return ect.Standing{Known: true, Root: root, Member: root || w.has(v, digestOf(wid, string(identity)))}
 }
