@@ -302,15 +302,20 @@ func TestToken_IsNeverPrinted(t *testing.T) {
 	}
 }
 
-func TestNewID_IsUniqueUUIDv4(t *testing.T) {
+func TestNewID_IsUniqueUUIDv7(t *testing.T) {
 	t.Parallel()
-	seen := map[ect.ID]bool{}
+	seen, last := map[ect.ID]bool{}, ect.ID("")
 	for range 1000 {
+		before := time.Now().UnixMilli()
 		id := ect.NewID()
-		if len(id) != 36 || id[14] != '4' || !strings.ContainsRune("89ab", rune(id[19])) || seen[id] {
+		if len(id) != 36 || id[14] != '7' || !strings.ContainsRune("89ab", rune(id[19])) || seen[id] {
 			t.Fatalf("got %s", id)
 		}
-		seen[id] = true
+		at, err := strconv.ParseInt(string(id[:8]+id[9:13]), 16, 64)
+		if err != nil || at < before || at > time.Now().UnixMilli() || id[:13] < last {
+			t.Errorf("%s has the time %d, want that of now: %d", id, at, before)
+		}
+		seen[id], last = true, id[:13]
 	}
 }
 

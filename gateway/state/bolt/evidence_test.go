@@ -16,6 +16,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect/ecttest"
 	"github.com/aepb/aepb-gateway/gateway/state"
 	"github.com/aepb/aepb-gateway/gateway/state/bolt"
+	"github.com/aepb/aepb-gateway/gateway/state/internal/index"
 )
 
 // TestEvidence_OutlivesMemory: one caller makes far more records than wait for the disk. All
@@ -230,11 +231,7 @@ func TestEvidence_MembersOfEarlierFormat(t *testing.T) {
 func moveMember(t *testing.T, path string) {
 	t.Helper()
 	const before, keySize = 80, 24 // of the value of a workflow
-	db, err := bbolt.Open(path, 0o600, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = db.Update(func(tx *bbolt.Tx) error {
+	rewrite(t, path, func(tx *bbolt.Tx) error {
 		workflows := tx.Bucket([]byte("evidence c"))
 		var at, value []byte
 		err := workflows.ForEach(func(key, sealed []byte) error {
@@ -254,9 +251,6 @@ func moveMember(t *testing.T, path string) {
 			tx.Bucket([]byte("meta")).Put([]byte("format"), bolt.Seal("format", []byte{6})),
 		)
 	})
-	if err = errors.Join(err, db.Close()); err != nil {
-		t.Fatal(err)
-	}
 }
 
 func member(n int) ect.Identity { return ect.Identity(fmt.Sprint("member-", n)) }
@@ -265,5 +259,118 @@ func wantMember(t *testing.T, s *bolt.Store, wid string, who ect.Identity, want 
 	t.Helper()
 	if got, err := s.Standing(t.Context(), wid, who); err != nil || got.Member != want {
 		t.Errorf("%s in %s: got %+v, %v, want member %v", who, wid, got, err, want)
+	}
+}
+
+// TestEvidence_IDsOfEarlierFormat: before format 7 the keys of ids that begin with the time were not in the order of their
+// times. What was written then is found, also beside what comes later.
+func TestEvidence_IDsOfEarlierFormat(t *testing.T) {
+	t.Parallel()
+	path := filePath(t)
+	timed := func(n int, at time.Time) ect.Record {
+		id := func(last int) string {
+			ms := fmt.Sprintf("%012x", at.UnixMilli())
+			return fmt.Sprintf("%s-%s-7000-8000-%012d", ms[:8], ms[8:], last)
+		}
+		r := record(n)
+		r.ID, r.Workflow, r.Members = ect.ID(id(n)), id(1000+n/2), []ect.Identity{member(1)}
+		return r
+	}
+	early, late := time.Now(), time.Now().Add(2*time.Hour)
+	records := []ect.Record{timed(0, early), timed(1, early), timed(2, late), timed(3, late)}
+	s := open(t, bolt.Config{Path: path})
+	want := func(count int) {
+		t.Helper()
+		if u := s.UsageOf(state.KindToken); u.Entries != count {
+			t.Errorf("there are %d records, want %d", u.Entries, count)
+		}
+		for _, r := range records[:count] {
+			if found, err := ecttest.Find(t.Context(), s, r.ID); err != nil || len(found) != 1 || found[0].Compact != r.Compact {
+				t.Errorf("%s: %d records, %v", r.ID, len(found), err)
+			}
+			if listed, err := ecttest.All(t.Context(), s, r.Workflow); err != nil || len(listed) != 2 {
+				t.Errorf("%s: %d records, %v", r.Workflow, len(listed), err)
+			}
+			wantMember(t, s, r.Workflow, member(1), true)
+		}
+	}
+	put := func(some []ect.Record) {
+		t.Helper()
+		for _, r := range some {
+			if err := s.Put(t.Context(), r); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	put(records[:2])
+	want(2)
+	closed(t, s)
+	disorder(t, path, string(records[0].ID), string(records[1].ID), records[0].Workflow)
+	for range 2 {
+		s = open(t, bolt.Config{Path: path})
+		want(2)
+		put(records[:2]) // again
+		want(2)
+		closed(t, s)
+	}
+	s = open(t, bolt.Config{Path: path})
+	put(records[2:])
+	want(4)
+	closed(t, s)
+	s = open(t, bolt.Config{Path: path})
+	want(4)
+	closed(t, s)
+	disorder(t, path, string(records[2].ID), string(records[3].ID), records[2].Workflow) // else it fails
+}
+
+// disorder gives ids the keys that format 6 has for them.
+func disorder(t *testing.T, path string, ids ...string) {
+	t.Helper()
+	const size = 24 // of a key: two numbers of the id, and one that says what it stands with
+	rewrite(t, path, func(tx *bbolt.Tx) (err error) {
+		for _, name := range []string{"evidence b", "evidence c"} {
+			b := tx.Bucket([]byte(name))
+			for _, id := range ids {
+				plain := index.KeyOf(id)
+				for key, value := range all(b) {
+					if key[8:16] != string(plain[8:]) {
+						continue
+					}
+					if key[:8] == string(plain[:8]) {
+						err = errors.Join(err, fmt.Errorf("%s: %s has no key in the order of times", name, id))
+					}
+					moved := string(plain[:]) + key[16:]
+					if name == "evidence c" && key[16:] == string(make([]byte, 8)) { // of the workflow itself
+						value = string(bolt.Seal(moved, []byte(value[4:])))
+					}
+					err = errors.Join(err, b.Delete([]byte(key)), b.Put([]byte(moved), []byte(value)))
+				}
+			}
+		}
+		totals, key := tx.Bucket([]byte("evidence h")), make([]byte, size)
+		earlier := bytes.Clone(totals.Get(key)[:56])
+		return errors.Join(err, totals.Put(key, earlier), tx.Bucket([]byte("meta")).Put([]byte("format"), bolt.Seal("format", []byte{6})))
+	})
+}
+
+// all is a bucket.
+func all(b *bbolt.Bucket) map[string]string {
+	found := map[string]string{}
+	_ = b.ForEach(func(key, value []byte) error {
+		found[string(key)] = string(value)
+		return nil
+	})
+	return found
+}
+
+// rewrite changes a file that is closed.
+func rewrite(t *testing.T, path string, update func(tx *bbolt.Tx) error) {
+	t.Helper()
+	db, err := bbolt.Open(path, 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err = errors.Join(db.Update(update), db.Close()); err != nil {
+		t.Fatal(err)
 	}
 }

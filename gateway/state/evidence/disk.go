@@ -38,7 +38,7 @@ func (s *Store) Take(all bool) func(each func(t Table, key Key, value []byte) er
 			s.tail = tail{since: now}
 			s.headers.save(s.changes)
 			t := s.totals
-			s.changes.set(Totals, Key{}, numbers(t.serial, t.records, t.apart, t.bytes, t.begun, t.onHold, t.holds))
+			s.changes.set(Totals, Key{}, numbers(t.serial, t.records, t.apart, t.bytes, t.begun, t.onHold, t.holds, t.ordered))
 			taken.add(s.changes)
 			s.changes = newLayer()
 		}

@@ -20,10 +20,10 @@ type stored struct {
 	id, wid, by, holder Key    // of its id, its workflow, its issuer and its holder
 }
 
-func (r *stored) digests() *stored {
-	r.id, r.holder = digestOf(string(r.ID)), digestOf(r.Holder)
+func (r *stored) digests(v *view) *stored {
+	r.id, r.holder = v.keyOf(string(r.ID)), digestOf(r.Holder)
 	if r.Workflow != "" {
-		r.wid = digestOf(r.Workflow)
+		r.wid = v.keyOf(r.Workflow)
 	}
 	return r
 }

@@ -50,7 +50,13 @@ type Store struct {
 }
 
 // totals is what all tables hold together.
-type totals struct{ serial, records, apart, bytes, begun, onHold, holds uint64 }
+type totals struct {
+	serial, records, apart, bytes, begun, onHold, holds uint64
+	ordered                                             uint64 // ids with this time or a later one have keys in their order, in milliseconds
+}
+
+// aheadMost is how far ahead of ours the clocks are of those who made ids before keys had their order.
+const aheadMost = time.Hour
 
 var (
 	_ ect.Store  = (*Store)(nil)
@@ -65,10 +71,15 @@ func Open(bounds Bounds, deps Deps) (s *Store, err error) {
 		return nil, err
 	}
 	defer s.end(&v, &err)
-	value, _ := v.get(Totals, Key{})
+	value, found := v.get(Totals, Key{})
 	s.totals = totals{
 		number(value, 0), number(value, 1), number(value, 2), number(value, 3), number(value, 4), number(value, 5), number(value, 6),
+		number(value, 7),
 	}
+	if found && len(value) < 8*8 { // of an earlier format
+		s.totals.ordered = uint64(deps.Now().Add(aheadMost).UnixMilli()) //nolint:gosec // after 1970
+	}
+	v.ordered = s.totals.ordered
 	s.headers = readHeaders(v.disk)
 	read := len(s.headers.list)
 	if v.disk != nil {
@@ -80,7 +91,7 @@ func Open(bounds Bounds, deps Deps) (s *Store, err error) {
 
 // begin is the tables as they are, until end, which is deferred.
 func (s *Store) begin() (v view, err error) {
-	v = view{changes: s.changes, written: s.written}
+	v = view{changes: s.changes, written: s.written, ordered: s.totals.ordered}
 	if s.deps.Disk != nil {
 		v.disk, err = s.deps.Disk.Begin()
 	}
@@ -123,7 +134,7 @@ func (s *Store) put(v *view, r *stored, now int64) error {
 		return err
 	}
 	r.by = digestOf(string(r.Issuer))
-	old, err := s.find(v, r.digests(), now)
+	old, err := s.find(v, r.digests(v), now)
 	if err != nil {
 		return err
 	}
@@ -136,7 +147,7 @@ func (s *Store) put(v *view, r *stored, now int64) error {
 		case !r.again: // else the earlier had ended
 			return &ect.ConflictError{ID: r.ID}
 		}
-		r.digests() // it may enter a workflow, or its holder's share
+		r.digests(v) // it may enter a workflow, or its holder's share
 		r.apart = old.apart
 	}
 	var text string
@@ -193,7 +204,7 @@ func (s *Store) find(v *view, r *stored, now int64) (*stored, error) {
 		}
 	}
 	if s.totals.apart > 0 {
-		if value, found := v.get(IDs, digestOf(string(r.ID), "iss", string(r.Issuer))); found {
+		if value, found := v.get(IDs, v.keyOf(string(r.ID), "iss", string(r.Issuer))); found {
 			old, err := s.headers.read(v, number(value, 0))
 			if err != nil || encoding.Nanos(old.Until) >= now {
 				return old, err
@@ -254,11 +265,11 @@ func (s *Store) list(v *view, r *stored) {
 		return
 	}
 	s.totals.apart++
-	v.set(IDs, digestOf(string(r.ID), "iss", string(r.Issuer)), entry)
+	v.set(IDs, v.keyOf(string(r.ID), "iss", string(r.Issuer)), entry)
 	if r.Workflow == "" {
 		return
 	}
-	id := digestOf(string(r.ID), "wid", r.Workflow)
+	id := v.keyOf(string(r.ID), "wid", r.Workflow)
 	if list, _ := v.get(IDs, id); len(list) < ect.MaxNamesakes*placeSize {
 		v.set(IDs, id, append(slices.Clone(list), entry...))
 	}
@@ -269,8 +280,8 @@ func (s *Store) unlist(v *view, r *stored) {
 	id := r.id
 	if r.apart {
 		s.totals.apart--
-		v.remove(IDs, digestOf(string(r.ID), "iss", string(r.Issuer)))
-		id = digestOf(string(r.ID), "wid", r.Workflow)
+		v.remove(IDs, v.keyOf(string(r.ID), "iss", string(r.Issuer)))
+		id = v.keyOf(string(r.ID), "wid", r.Workflow)
 	}
 	list, _ := v.get(IDs, id)
 	for at := 0; at < len(list); at += placeSize {
@@ -288,7 +299,7 @@ func (s *Store) unlist(v *view, r *stored) {
 
 // drop takes a record out of all tables.
 func (s *Store) drop(v *view, r *stored, now int64) {
-	r.digests()
+	r.digests(v)
 	v.remove(Records, Key{A: r.serial})
 	v.unlist(Terms, r.term(), r.serial)
 	v.unlist(Shares, r.share(), r.place())
@@ -374,12 +385,12 @@ func (s *Store) Get(_ context.Context, refs ...ect.Ref) (found [][]ect.Record, e
 
 // matching is the serials of the records that a reference may mean; apart: some lie apart.
 func (v *view) matching(ref ect.Ref, apart bool) (serials []uint64) {
-	keys := append(make([]Key, 0, 3), digestOf(string(ref.ID)))
+	keys := append(make([]Key, 0, 3), v.keyOf(string(ref.ID)))
 	if apart && ref.Workflow != "" {
-		keys = append(keys, digestOf(string(ref.ID), "wid", ref.Workflow))
+		keys = append(keys, v.keyOf(string(ref.ID), "wid", ref.Workflow))
 	}
 	if apart && ref.Issuer != "" {
-		keys = append(keys, digestOf(string(ref.ID), "iss", string(ref.Issuer)))
+		keys = append(keys, v.keyOf(string(ref.ID), "iss", string(ref.Issuer)))
 	}
 	for _, key := range keys {
 		list, _ := v.get(IDs, key)
@@ -407,12 +418,13 @@ func (s *Store) Workflow(_ context.Context, wid, after string, limit int) (recor
 	}
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	now, key := encoding.Nanos(s.deps.Now()), digestOf(wid)
+	now := encoding.Nanos(s.deps.Now())
 	v, err := s.begin()
 	if err != nil {
 		return nil, "", err
 	}
 	defer s.end(&v, &err)
+	key := v.keyOf(wid)
 	for last := ""; ; {
 		n, found := v.listed(Listed, key, serial+1)
 		if !found {

@@ -3,6 +3,7 @@ package evidence
 import (
 	"cmp"
 	"encoding/binary"
+	"encoding/hex"
 	"maps"
 	bits64 "math/bits"
 	"slices"
@@ -86,6 +87,29 @@ func (k Key) next() Key {
 func digestOf(texts ...string) Key {
 	d := index.KeyOf(texts...)
 	return Key{A: binary.BigEndian.Uint64(d[:]), B: binary.BigEndian.Uint64(d[8:])}
+}
+
+// keyOf is the key of an id, with more texts that it stands with, or of a workflow. Of those that begin
+// with the time, as UUIDs of version 7 do, the latest have the last keys: what comes in one second is on
+// few pages, of which a commit writes each anew. 96 bits of digest remain: enough that no second text
+// for the key of another is found.
+func (v *view) keyOf(texts ...string) Key {
+	key := digestOf(texts...)
+	if at, ok := timeIn(texts[0]); ok && at >= v.ordered {
+		key.A = at/1024<<32 | key.A>>32
+	}
+	return key
+}
+
+// timeIn is the time of a UUID of version 7 in milliseconds (RFC 9562, section 5.7).
+func timeIn(id string) (at uint64, ok bool) {
+	if len(id) != 36 || id[8] != '-' || id[13] != '-' || id[14] != '7' {
+		return 0, false
+	}
+	var b [8]byte
+	_, first := hex.Decode(b[2:], []byte(id[:8]))
+	_, second := hex.Decode(b[6:], []byte(id[9:13]))
+	return binary.BigEndian.Uint64(b[:]), first == nil && second == nil
 }
 
 // Reader reads tables on disk, as they were at one moment. What it returns is good until
@@ -211,6 +235,7 @@ type view struct {
 	written *layer // are being written to the disk; nil: there are none
 	disk    Reader // nil: all is in changes
 	gaps    *gaps  // nil: the view is of one who reads
+	ordered uint64 // totals.ordered
 }
 
 // gaps are where the tables in order have no keys: keys that were removed and are still on

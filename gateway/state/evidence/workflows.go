@@ -183,7 +183,7 @@ func (w *workflow) has(v *view, member Key) bool {
 }
 
 func standingOf(v *view, wid string, identity ect.Identity, now int64) ect.Standing {
-	w, found := workflowOf(v, digestOf(wid))
+	w, found := workflowOf(v, v.keyOf(wid))
 	if !found || w.until < now {
 		return ect.Standing{}
 	}
