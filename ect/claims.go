@@ -178,12 +178,19 @@ func Hash(data []byte) string {
 // NewID makes a UUID for a jti or a wid that begins with the time, so that what is new is stored
 // behind what is older (RFC 9562, UUID version 7): 48 bits of milliseconds, 74 random ones.
 func NewID() ID {
-	var b [16]byte
-	_, _ = rand.Read(b[6:])                        // documented never to fail
+	b := random()
 	now := uint64(time.Now().UnixMilli())          //nolint:gosec // after 1970
 	b[0], b[1] = byte(now>>40), byte(now>>32)      //nolint:gosec // its bytes
 	binary.BigEndian.PutUint32(b[2:], uint32(now)) //nolint:gosec // its lower half
 	return uuid(b, 7)
+}
+
+// NewRandomID is NewID with nothing but random bits (UUID version 4), for protocols that take no other.
+func NewRandomID() ID { return uuid(random(), 4) }
+
+func random() (b [16]byte) {
+	_, _ = rand.Read(b[:]) // documented never to fail
+	return b
 }
 
 // DerivedID is an id that follows from a text: always the same one (RFC 9562, UUID version 8).

@@ -298,6 +298,7 @@ type Info struct {
 	BodyLimit int      // largest body in bytes
 	Depth     int      // deepest JSON nesting
 	Streams   Streams
+	RandomIDs bool // messages are named by UUIDs of version 4 alone
 }
 
 // Streams is how a protocol streams.

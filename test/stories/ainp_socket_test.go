@@ -102,7 +102,7 @@ func TestAINPIntent_ApprovalReachesTheCaller(t *testing.T) {
 		id, err := json.Marshal(request.ID)
 		gatewaytest.Must(t, err)
 		wire, _, err := ainp.New(translators.Config{}).Encode(&canonical.Message{
-			Op: canonical.OpAnswer, Phase: canonical.PhaseRequest, Correlation: canonical.Correlation{WireID: json.RawMessage(`"` + string(ect.NewID()) + `"`)},
+			Op: canonical.OpAnswer, Phase: canonical.PhaseRequest, Correlation: canonical.Correlation{WireID: json.RawMessage(`"` + string(ect.NewRandomID()) + `"`)},
 			Body: &canonical.Reply{ID: id, Answer: canonical.Answer{Action: canonical.Accept, Value: json.RawMessage(`{"decision":"reject"}`)}},
 		}, translators.Target{Form: ainp.FormSocket, Stamp: translators.Addressing{From: gatewaytest.Did("alice").DID, At: time.Now()}})
 		gatewaytest.Must(t, err)
@@ -130,7 +130,7 @@ func TestAINPIntent_IsStoppedByTheCaller(t *testing.T) {
 	id := gatewaytest.Tell(t, conn, gatewaytest.Did("alice"), gatewaytest.TextInvoke("forever"))
 	gatewaytest.Hear(t, conn)
 	wire, _, err := ainp.New(translators.Config{}).Encode(&canonical.Message{
-		Op: canonical.OpAbort, Phase: canonical.PhaseRequest, Correlation: canonical.Correlation{WireID: json.RawMessage(`"` + string(ect.NewID()) + `"`)},
+		Op: canonical.OpAbort, Phase: canonical.PhaseRequest, Correlation: canonical.Correlation{WireID: json.RawMessage(`"` + string(ect.NewRandomID()) + `"`)},
 		Body: &canonical.Abort{Request: json.RawMessage(`"` + id + `"`)},
 	}, translators.Target{Form: ainp.FormSocket, Stamp: translators.Addressing{From: gatewaytest.Did("alice").DID, At: time.Now()}})
 	gatewaytest.Must(t, err)

@@ -48,7 +48,7 @@ func New(cfg translators.Config) *Translator {
 	cfg.BodyLimit = min(cfg.BodyLimit, PayloadLimit+headerReserve)
 	return &Translator{cfg, translators.Info{
 		Binding: Binding, Name: "AINP", Versions: []string{Version}, Media: []string{Media},
-		BodyLimit: cfg.BodyLimit, Depth: cfg.Depth, Streams: translators.StreamsReply,
+		BodyLimit: cfg.BodyLimit, Depth: cfg.Depth, Streams: translators.StreamsReply, RandomIDs: true,
 	}, envelope.New(Binding)}
 }
 

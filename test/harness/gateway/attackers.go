@@ -52,7 +52,7 @@ func AddressedTo(t *testing.T, who tainp.Identity, recipient string, n int64) st
 	t.Helper()
 	wire, _, err := ainp.New(translators.Config{}).Encode(&canonical.Message{
 		Op: canonical.OpInvoke, Phase: canonical.PhaseRequest, Body: Addition(n),
-		Correlation: canonical.Correlation{WireID: json.RawMessage(`"` + string(ect.NewID()) + `"`)},
+		Correlation: canonical.Correlation{WireID: json.RawMessage(`"` + string(ect.NewRandomID()) + `"`)},
 	}, translators.Target{Stamp: translators.Addressing{From: who.DID, To: recipient, At: time.Now()}})
 	Must(t, err)
 	return string(Signed(who, wire.Body, ainp.SigDraft))

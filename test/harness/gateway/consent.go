@@ -139,7 +139,7 @@ func (c *Caller) Responds(ctx context.Context, r Response, other *Caller, say fu
 		}
 	}
 	again := *next
-	again.Correlation.WireID, again.Correlation.MessageID = own(ect.NewID()), string(ect.NewID())
+	again.Correlation.WireID, again.Correlation.MessageID = own(ect.NewRandomID()), string(ect.NewID())
 	if r.Other {
 		return say(other.Ask(ctx, next, false, nil)) + ", then " + say(c.Ask(ctx, &again, false, nil)) + " for the caller"
 	}

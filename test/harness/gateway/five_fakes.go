@@ -419,7 +419,7 @@ func EnvelopeOf(t *testing.T, who tainp.Identity, invoke *canonical.Invoke) []by
 	t.Helper()
 	wire, _, err := ainp.New(translators.Config{}).Encode(&canonical.Message{
 		Op: canonical.OpInvoke, Phase: canonical.PhaseRequest, Body: invoke,
-		Correlation: canonical.Correlation{WireID: json.RawMessage(`"` + string(ect.NewID()) + `"`)},
+		Correlation: canonical.Correlation{WireID: json.RawMessage(`"` + string(ect.NewRandomID()) + `"`)},
 	}, translators.Target{Stamp: translators.Addressing{From: who.DID, At: time.Now()}})
 	Must(t, err)
 	return wire.Body

@@ -62,7 +62,7 @@ type Received struct {
 
 // Request is a message of the caller.
 func (c *Caller) Request(op canonical.Op, body canonical.Body) *canonical.Message {
-	m := &canonical.Message{Op: op, Phase: canonical.PhaseRequest, Body: body, Correlation: canonical.Correlation{WireID: own(ect.NewID())}}
+	m := &canonical.Message{Op: op, Phase: canonical.PhaseRequest, Body: body, Correlation: canonical.Correlation{WireID: own(ect.NewRandomID())}}
 	if c.words() != uacp.Binding { // nothing of it is foreign; a frame that came from home would have its options from there
 		m.Origin = canonical.Origin{Binding: c.words(), Version: c.side.version}
 	}

@@ -135,7 +135,7 @@ func (p *part) interview(inputs []canonical.Input) []line {
 			if err := answered(ctx); err != nil {
 				return nil, err
 			}
-			id := own(ect.NewID())
+			id := own(ect.NewRandomID())
 			jobs = append(jobs, p.begin(string(id), canonical.StateInputRequired, false))
 			return &canonical.Event{Ask: &canonical.Ask{ID: id, Input: in}}, nil
 		})

@@ -253,7 +253,7 @@ func (f *SlowScribe) say(ctx context.Context, conn *websocket.Conn, to ainp.Head
 	if err != nil {
 		return
 	}
-	id := string(ect.NewID())
+	id := string(ect.NewRandomID())
 	_ = conn.Write(ctx, websocket.MessageText, Signed(f.who, []byte(`{"version":"0.1.0","msg_type":"`+kind+`","id":"`+id+`","timestamp":`+string(at)+
 		`,"ttl":60000,"trace_id":"`+to.Trace+`","from_did":"`+f.who.DID+`","to_did":"`+to.From+`","payload":`+payload+`}`), ainp.SigDraft))
 }
