@@ -384,7 +384,7 @@ func (g *Gateway) onErrand(ctx context.Context, e Errand) (*request, error) {
 	if err != nil {
 		return nil, err
 	}
-	e.Lineage.Workflow = cmp.Or(e.Lineage.Workflow, g.NewID())
+	e.Lineage.Workflow = cmp.Or(e.Lineage.Workflow, string(ect.NewID()))
 	x := &request{settings: settings, scope: &scope{began: g.Now()}, lineage: e.Lineage, trail: attest.Begin(), work: work{errand: e}}
 	x.admit(in, in.To)
 	g.rollbackForm(x)

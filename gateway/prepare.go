@@ -111,12 +111,12 @@ func (x *request) seal(out transport.Attested, ancestors ...string) (transport.S
 	return out.Seal(ancestors...)
 }
 
-// requestID is a fresh id of a request and of the token that testifies to it.
-func (g *Gateway) requestID(x *request) ect.ID {
-	if x.to.Codec.Info().RandomIDs {
+// idFor is a fresh id of a message in a protocol, and of the token that testifies to it.
+func (g *Gateway) idFor(protocol translators.Translator) ect.ID {
+	if protocol.Info().RandomIDs {
 		return ect.NewRandomID()
 	}
-	return ect.ID(g.NewID())
+	return ect.NewID()
 }
 
 // stampRequest gives a message bound for an agent what only the pipeline can make:
@@ -302,7 +302,7 @@ func (g *Gateway) request(ctx context.Context, x *request) (transport.Sealed, tr
 	if err := g.intend(ctx, x); err != nil {
 		return transport.Sealed{}, transport.Attested{}, err
 	}
-	id := g.requestID(x)
+	id := g.idFor(x.to.Codec)
 	tr := attest.Translation{
 		Direction: attest.Request, ID: id, Message: x.message, Input: x.in.Input,
 		Codec: x.to.Codec, Pair: x.pair(),
@@ -369,7 +369,7 @@ func (g *Gateway) lineage(x *request) (fresh bool) {
 		x.lineage.Workflow, x.lineage.Parents = workflow, []ect.ID{last}
 		return false
 	}
-	x.lineage.Workflow = g.NewID()
+	x.lineage.Workflow = string(ect.NewID())
 	return true
 }
 
@@ -416,7 +416,7 @@ func (g *Gateway) turnUp(ctx context.Context, x *request, asking *canonical.Nati
 // Seal implements [execution.Agent]: a message that the caller did not send in these words.
 func (a agent) Seal(ctx context.Context, m *canonical.Message) (transport.Sealed, error) {
 	x := a.x
-	tr := attest.Translation{Direction: attest.Request, ID: cmp.Or(x.errand.ID, a.g.requestID(x)), Internal: true, Again: x.errand.ID != ""}
+	tr := attest.Translation{Direction: attest.Request, ID: cmp.Or(x.errand.ID, a.g.idFor(x.to.Codec)), Internal: true, Again: x.errand.ID != ""}
 	tr.Codec, tr.Pair = x.to.Codec, x.pair()
 	tr.Target = x.target(m.Op == canonical.OpTaskSubscribe || m.Op == canonical.OpInvoke && x.streams())
 	questions, err := a.g.question(ctx, x, m)

@@ -109,7 +109,7 @@ func (g *Gateway) failedWorkflow(x *request) string {
 	if workflow, ids := x.in.Evidence.Origins(); len(ids) > 0 {
 		return workflow
 	}
-	return g.NewID()
+	return string(ect.NewID())
 }
 
 // failedParents returns the source ECT, as the draft demands; without one, what we signed last,

@@ -169,7 +169,7 @@ func (out *Server) deps() (gateway.Deps, error) {
 		Tokens:   gateway.Tokens{Signer: out.identity.signer, Dialects: out.identity.dialects, Verifier: verifier, Recorder: recorder, Evidence: state.evidence},
 		Stores:   gateway.Stores{Answers: state.answers, Conversations: state.conversations, Entries: state.entries, Blobs: state.blobs, Lasts: state.driver.lasts, Clock: state.driver.clock, Place: s.Names.URL + checkpoint.Path, StatePlain: state.plain},
 		Operator: out.identity.operator, Escalate: out.escalations.add,
-		Logger: s.Logger, Now: time.Now, NewID: func() string { return string(ect.NewID()) },
+		Logger: s.Logger, Now: time.Now, NewID: func() string { return string(ect.NewRandomID()) },
 		Shares: gateway.Shares{Budget: out.surfaces.publicBounds.aside, Workers: perCaller, AllWorkers: background},
 	}, nil
 }
