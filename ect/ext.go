@@ -54,6 +54,7 @@ const (
 	ExtCandidates       = "aepb.candidates"        // of a negotiation: the protocols to choose from
 	ExtReason           = "aepb.reason"            // of a negotiation: why this one; of a lifecycle change: why
 	ExtUpstreamReason   = "aepb.upstream_reason"   // of a failure: why the agent failed, without what its network would show
+	ExtRule             = "aepb.rule"              // of a failure: the operator's rule that does not offer what was called
 	ExtForced           = "aepb.forced"            // true: a lifecycle change that cut the 24 hours of notice short
 	ExtInstance         = "aepb.instance"          // of a shutdown: the process that ended
 	ExtRefusal          = "aepb.refusal"           // of sampled refusals: the code of all of them

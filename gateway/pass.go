@@ -462,6 +462,9 @@ func (g *Gateway) sendAgreed(ctx context.Context, o consensus.Order, m *canonica
 	}
 	facts, rules := hitl.Facts{Caller: o.Proposer, Agent: o.Agent, Operation: string(m.Op), Words: true}, g.settings.Load().Approvals
 	if invoke, ok := m.Body.(*canonical.Invoke); ok && invoke.Call != nil {
+		if policy.OfferOf(o.Proposer, agent.Rules).Withheld(invoke.Call.Name) != "" {
+			return nil, &policy.Forbidden{Agent: o.Agent, Reason: "the proposer may not call this tool of the agent"}
+		}
 		facts.Tool, facts.Args, facts.Words = invoke.Call.Name, invoke.Call.Args, false
 	}
 	if _, needed := rules.Match(facts); needed || rules.NeedsLosses(facts) {

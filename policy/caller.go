@@ -12,11 +12,40 @@ import (
 // Rules say who may call an agent. They are the operator's, from the directory.
 type Rules struct {
 	// Callers are SPIFFE ids, or path prefixes that end in "/*", each
-	// optionally followed by "#" and one operation. Empty: none may call.
+	// optionally followed by "#" and one operation, or by "#invoke:" and a pattern of tools, in
+	// which * stands for any characters. Empty: none may call.
 	Callers    []string
 	Open       bool   // all callers, even without credentials (R2: dev)
 	RequireECT bool   // no unattested messages, not even at a native endpoint (R3)
 	Also       *Rules // rules that must permit as well; nil: none
+
+	Tools []string // patterns of the tools and skills that are offered at all; empty: all
+	Names *Names   // under which tools are offered; nil: the agent's own
+
+	patterns []pattern // of Callers; nil: they were not read yet
+}
+
+// Parsed are the rules with their patterns read, so that no request has to.
+func (r Rules) Parsed() Rules {
+	r.patterns = r.all()
+	if r.Also != nil {
+		r.Also = new(r.Also.Parsed())
+	}
+	return r
+}
+
+// all are the patterns that can match.
+func (r Rules) all() []pattern {
+	if r.patterns != nil {
+		return r.patterns
+	}
+	patterns := make([]pattern, 0, len(r.Callers))
+	for _, text := range r.Callers {
+		if p, err := parsePattern(text); err == nil {
+			patterns = append(patterns, p)
+		}
+	}
+	return patterns
 }
 
 // needsECT reports whether these rules, or those that must permit as well,
@@ -31,7 +60,7 @@ func (r Rules) Validate() error {
 			errs = append(errs, err)
 		}
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, r.checkTools()...)...)
 }
 
 // Admit judges only whether a caller may use an agent at all: for requests that the
@@ -73,9 +102,8 @@ func callerMayCall(r Request) error {
 	if r.Anonymous {
 		return refusal
 	}
-	for _, text := range r.Rules.Callers {
-		p, err := parsePattern(text)
-		if err != nil || !p.matches(r.Caller) {
+	for _, p := range r.Rules.all() {
+		if !p.matches(r.Caller) {
 			continue
 		}
 		if p.operation == "" || r.Operation == "" || p.operation == r.Operation {
@@ -97,10 +125,9 @@ func operations(r Request) []string {
 		return nil
 	}
 	out := []string{}
-	for _, text := range r.Rules.Callers {
-		p, err := parsePattern(text)
+	for _, p := range r.Rules.all() {
 		switch {
-		case err != nil || !p.matches(r.Caller):
+		case !p.matches(r.Caller):
 		case p.operation == "":
 			return nil
 		default:
@@ -124,6 +151,7 @@ func both(a, b []string) []string {
 // Operation is the operation that a pattern is limited to; empty: none.
 func Operation(pattern string) string {
 	_, operation, _ := strings.Cut(pattern, "#")
+	operation, _, _ = strings.Cut(operation, ":")
 	return operation
 }
 
@@ -144,7 +172,14 @@ type pattern struct {
 	id        string // exact, or up to and including the last slash
 	prefix    bool
 	operation string // empty: all
+	tool      string // a pattern; empty: all
 }
+
+// Operations that say something of tools.
+const (
+	invoke   = "invoke"
+	describe = "describe"
+)
 
 // matches never lets a prefix stand for the nameless: their id lies in our own
 // trust domain, and an operator who admits the domain does not mean them.
@@ -163,6 +198,15 @@ func parsePattern(text string) (pattern, error) {
 	if named && operation == "" {
 		return pattern{}, fmt.Errorf("policy: caller %q: expected an operation after #", text)
 	}
+	operation, tool, ofTools := strings.Cut(operation, ":")
+	if ofTools && operation != invoke {
+		return pattern{}, fmt.Errorf("policy: caller %q: tools stand behind #invoke: alone", text)
+	}
+	if ofTools {
+		if err := checkTool(tool); err != nil {
+			return pattern{}, fmt.Errorf("policy: caller %q: %w", text, err)
+		}
+	}
 	id, prefix := strings.CutSuffix(id, "*")
 	rest, ok := strings.CutPrefix(id, "spiffe://")
 	domain, path, _ := strings.Cut(rest, "/")
@@ -176,5 +220,5 @@ func parsePattern(text string) (pattern, error) {
 	case !prefix && path == "":
 		return pattern{}, fmt.Errorf("policy: caller %q: a trust domain is no caller, write /* behind it", text)
 	}
-	return pattern{id: id, prefix: prefix, operation: operation}, nil
+	return pattern{id: id, prefix: prefix, operation: operation, tool: tool}, nil
 }

@@ -16,13 +16,14 @@ type Permit struct {
 	level       ect.Level
 	minSecurity Security
 	operations  []string // those that may be asked; nil: all
+	offer       Offer
 }
 
 func mint(r Request) Permit {
 	return Permit{
 		valid: true, caller: r.Caller, agent: r.Agent,
 		allowLosses: slices.Clone(r.Constraints.AllowLosses),
-		level:       required(r), minSecurity: r.Constraints.MinSecurity, operations: operations(r),
+		level:       required(r), minSecurity: r.Constraints.MinSecurity, operations: operations(r), offer: OfferOf(r.Caller, r.Rules),
 	}
 }
 
@@ -50,6 +51,9 @@ func (p Permit) Perform(operation string) error {
 		return &Forbidden{Agent: p.agent, Constraint: ConstraintOperation}
 	}
 }
+
+// Offer is what of the agent's tools may be invoked.
+func (p Permit) Offer() Offer { return p.offer }
 
 // Carry refuses a connection that is protected less well than
 // aepb.min_protocol_security demands (AEPB, Protocol Downgrade Prevention). Its

@@ -2,10 +2,12 @@ package attest
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/policy"
 )
 
 // maxDescription bounds aepb.description, in bytes (R11).
@@ -37,6 +39,9 @@ func (s *Service) Failure(ctx context.Context, t *Trail, f Failure) bool {
 	ext.SetString(ect.ExtDescription, bounded(problem.OnRecord(f.Cause), maxDescription))
 	if why := problem.Evident(ctx, f.Cause); why != "" {
 		ext.SetString(ect.ExtUpstreamReason, string(why))
+	}
+	if withheld, ok := errors.AsType[*policy.NotOfferedError](f.Cause); ok {
+		ext.SetString(ect.ExtRule, "agents."+f.Subject.Permit.Agent()+"."+withheld.Rule)
 	}
 	filing := s.filing(f.Subject, nil)
 	filing.Unlisted = f.Unlisted

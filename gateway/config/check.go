@@ -290,6 +290,17 @@ func (a Agent) check(path string, say func(path, reason string)) {
 			say(at, "no operation "+strconv.Quote(operation)+"; there are "+strings.Join(operations, ", "))
 		}
 	}
+	for i, pattern := range a.Tools {
+		if err := (policy.Rules{Tools: []string{pattern}}).Validate(); err != nil {
+			say(path+".tools["+strconv.Itoa(i)+"]", err.Error())
+		}
+	}
+	if err := (policy.Rules{Names: policy.NewNames(a.ToolNames)}).Validate(); err != nil {
+		say(path+".tool_names", err.Error())
+	}
+	if len(a.Tools) > policy.MaxTools {
+		say(path+".tools", "more than "+strconv.Itoa(policy.MaxTools)+": use patterns with *")
+	}
 	for i, what := range a.Expose {
 		if at := path + ".expose[" + strconv.Itoa(i) + "]"; !directory.Exposable(what) {
 			say(at, "what is exposed is tools, prompts or resources")

@@ -16,6 +16,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
 
@@ -78,6 +79,7 @@ type Viewer struct {
 	CanAnswer []canonical.Mode // what the caller can be asked
 	Version   string           // of the endpoint's protocol, which the caller uses itself; empty: it uses another protocol
 	Listing   bool             // the caller wants to see all that there is now; else what is known will do
+	Offer     policy.Offer     // what of it the caller sees
 }
 
 // knowledge is what one endpoint said about itself, or why it could not.
@@ -88,6 +90,7 @@ type knowledge struct {
 	until       time.Time
 	stale       time.Time       // from when on a listing asks again
 	pending     map[string]bool // capabilities whose change waits for an operator (R9)
+	offered     *offered        // of the description, to callers who do not see all of it; nil: there is none
 }
 
 // New makes an empty directory.
@@ -135,6 +138,7 @@ func (d *Directory) Put(agent Agent) error {
 	}
 	d.drop(agent.Name)
 	agent.Endpoints, agent.Expose, agent.Undo = slices.Clone(agent.Endpoints), slices.Clone(agent.Expose), agent.Undo.clone()
+	agent.Rules = agent.Rules.Parsed()
 	d.agents[agent.Name] = agent
 	if agent.Capability != "" { // an operator who lists an agent again wants it asked again
 		document := agent.Capability + " " + string(agent.ID)
@@ -274,7 +278,7 @@ func (d *Directory) DescribeFor(ctx context.Context, agent Agent, e Endpoint, v 
 		k = d.revised(ctx, agent, e, v, k)
 	}
 	k.endpoint.Caller = v.Caller
-	return k.description, k.endpoint, k.err
+	return k.seen(v.Offer), k.endpoint, k.err
 }
 
 // putOff leaves a version alone that an agent refused, once for each refusal.
@@ -327,7 +331,7 @@ func (d *Directory) Renew(ctx context.Context, agent Agent, e Endpoint, v Viewer
 		}
 	}
 	k.endpoint.Caller = v.Caller
-	return k.description, k.endpoint, k.err == nil
+	return k.seen(v.Offer), k.endpoint, k.err == nil
 }
 
 // narrow leaves out what the agents of an endpoint's protocol do not look at.
@@ -432,7 +436,7 @@ func (d *Directory) pin(ctx context.Context, name string, agent Agent, e Endpoin
 	if target.Fresh > 0 {
 		fresh = min(target.Fresh, freshFor)
 	}
-	return knowledge{description: served, endpoint: target, until: now.Add(freshFor), stale: now.Add(fresh), pending: pending}
+	return knowledge{description: served, endpoint: target, until: now.Add(freshFor), stale: now.Add(fresh), pending: pending, offered: &offered{}}
 }
 
 // lists reports whether an endpoint is one of an agent's as they are now.

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/transport/stdio"
+	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/policy/quota"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
@@ -71,7 +73,7 @@ func (d *Directory) learnOnce(ctx context.Context, flight, name string, agent Ag
 // DescribeSession is a description with what the agent lists in the session that mirrors a
 // caller's own (e.Session), cleaned, where that has been begun; else the one that is known.
 // So it is where the agent cannot be asked, and where changes wait for an operator (R9).
-func (d *Directory) DescribeSession(ctx context.Context, agent Agent, e transport.Endpoint, known *canonical.Description) *canonical.Description {
+func (d *Directory) DescribeSession(ctx context.Context, agent Agent, e transport.Endpoint, known *canonical.Description, offer policy.Offer) *canonical.Description {
 	describer := d.deps.Describers[e.Binding]
 	if describer == nil || agent.Pin {
 		return known
@@ -89,5 +91,55 @@ func (d *Directory) DescribeSession(ctx context.Context, agent Agent, e transpor
 	now := *known
 	now.Capabilities = listed.Capabilities
 	now, _ = Clean(now)
-	return &now
+	return restrict(&now, offer)
+}
+
+// offered is a description as callers see it to whom not all of it is offered. It is safe for concurrent use.
+type offered struct {
+	mu    sync.Mutex
+	views map[string]*canonical.Description // by the offer
+}
+
+// maxViews bounds how many are remembered of one description: rules make few.
+const maxViews = 64
+
+// seen is the description for a caller.
+func (k knowledge) seen(offer policy.Offer) *canonical.Description {
+	if k.description == nil || offer.Whole() {
+		return k.description
+	}
+	key := offer.Key()
+	k.offered.mu.Lock()
+	defer k.offered.mu.Unlock()
+	view, ok := k.offered.views[key]
+	if !ok {
+		view = restrict(k.description, offer)
+		if k.offered.views == nil || len(k.offered.views) == maxViews {
+			k.offered.views = map[string]*canonical.Description{}
+		}
+		k.offered.views[key] = view
+	}
+	return view
+}
+
+// restrict leaves what is offered, under the names that are shown.
+func restrict(d *canonical.Description, offer policy.Offer) *canonical.Description {
+	if offer.Whole() {
+		return d
+	}
+	view := *d
+	view.Capabilities, view.Omitted = nil, nil
+	for _, c := range d.Capabilities {
+		if name, ok := offer.Shown(c.ID); ok {
+			c.ID = name
+			view.Capabilities = append(view.Capabilities, c)
+		}
+	}
+	for _, o := range d.Omitted {
+		if name, ok := offer.Shown(o.Name); ok {
+			o.Name = name
+			view.Omitted = append(view.Omitted, o)
+		}
+	}
+	return &view
 }

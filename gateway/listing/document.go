@@ -15,7 +15,8 @@ func DocumentOf(agent directory.Agent) admindoc.Agent {
 	doc := admindoc.Agent{
 		Name: agent.Name, ID: string(agent.ID), Callers: agent.Rules.Callers,
 		RequireECT: agent.Rules.RequireECT, TimeoutSeconds: int(agent.Timeout / time.Second),
-		Capability: agent.Capability, Pin: agent.Pin, Expose: agent.Expose, Endpoints: []admindoc.Endpoint{},
+		Capability: agent.Capability, Pin: agent.Pin, Expose: agent.Expose,
+		Tools: agent.Rules.Tools, ToolNames: agent.Rules.Names.All(), Endpoints: []admindoc.Endpoint{},
 	}
 	for _, e := range agent.Endpoints {
 		doc.Endpoints = append(doc.Endpoints, admindoc.Endpoint{
@@ -31,7 +32,7 @@ func DocumentOf(agent directory.Agent) admindoc.Agent {
 func AgentOf(doc admindoc.Agent, open bool) directory.Agent {
 	agent := directory.Agent{
 		Name: doc.Name, ID: ect.Identity(doc.ID), Timeout: seconds(doc.TimeoutSeconds), Capability: doc.Capability, Pin: doc.Pin, Expose: doc.Expose,
-		Rules: policy.Rules{Callers: doc.Callers, RequireECT: doc.RequireECT, Open: open && len(doc.Callers) == 0},
+		Rules: policy.Rules{Callers: doc.Callers, RequireECT: doc.RequireECT, Open: open && len(doc.Callers) == 0, Tools: doc.Tools, Names: policy.NewNames(doc.ToolNames)},
 	}
 	for _, e := range doc.Endpoints {
 		agent.Endpoints = append(agent.Endpoints, directory.Endpoint{

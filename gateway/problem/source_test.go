@@ -36,6 +36,7 @@ var exempt = map[string]string{
 	module + "lifecycle/rollback.ResultError":                      "it is the reason of a bad reply",
 	module + "lifecycle/workflow.NotReadyError":                    "what it is asked by puts it in words of its own",
 	module + "policy/consensus/signed.EquivocationError":           "participants meet it; the coordinator only asks if two outcomes differ",
+	module + "policy.NotOfferedError":                              "it is answered as what it wraps, like what does not exist",
 	module + "policy/consensus.UnsoundError":                       "who checks an outcome meets it; the coordinator makes none that it refuses",
 	module + "gateway/record.UnreadableError":                      "a record of another version in the store: an internal error, and the log has its text",
 	module + "gateway/transport/slim/link.RefusedError":            "met by the link itself, and by the operator at the start",

@@ -31,12 +31,19 @@ func find(source *translators.Features, d *canonical.Description, m *canonical.M
 		if err := misspelt(source, d, m); err != nil {
 			return nil, err
 		}
-		return nil, &UnnamedError{Refusal: &canonical.Error{
+	}
+	return nil, refusal(source, d, name)
+}
+
+// refusal is of a name that nothing has, or of a message without one.
+func refusal(source *translators.Features, d *canonical.Description, name string) error {
+	if name == "" {
+		return &UnnamedError{Refusal: &canonical.Error{
 			Code:    canonical.CodeBadParams,
 			Message: "this agent has several skills: name one with a data part {\"skill\": …, \"input\": …}; it has " + names(source, d),
 		}}
 	}
-	return nil, &canonical.Error{Code: canonical.CodeSkillNotFound, Message: "no such skill or tool; this agent has " + names(source, d) + spelling.DidYouMean(name, allNames(source, d))}
+	return &canonical.Error{Code: canonical.CodeSkillNotFound, Message: "no such skill or tool; this agent has " + names(source, d) + spelling.DidYouMean(name, allNames(source, d))}
 }
 
 // misspelt says which member of a call in a data part is not known. Such a part names a skill of the

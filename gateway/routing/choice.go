@@ -47,7 +47,7 @@ func (r Router) choice(q Query, d *canonical.Description, listed directory.Endpo
 	known := allNames(q.In.Features, d)
 	for i := range d.Capabilities {
 		c := &d.Capabilities[i]
-		if c.Profile.Content() || r.Directory.Admits(q.To.Agent, listed, c.ID) != nil {
+		if c.Profile.Content() || r.Directory.Admits(q.To.Agent, listed, q.offer().Own(c.ID)) != nil {
 			continue
 		}
 		form.Properties.Tool.Enum = append(form.Properties.Tool.Enum, known[i])

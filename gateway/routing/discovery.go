@@ -7,6 +7,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/policy/limit"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -59,7 +60,7 @@ func (d *Discovery) Describe(ctx context.Context, q transport.CallInfo) (*canoni
 	if endpoint.Binding == "" {
 		return nil, &problem.NoPathError{From: string(q.Binding)}
 	}
-	viewer := directory.Viewer{Caller: q.Caller.ID, CanAnswer: q.CanAnswer, Listing: !q.Known}
+	viewer := directory.Viewer{Caller: q.Caller.ID, CanAnswer: q.CanAnswer, Listing: !q.Known, Offer: policy.OfferOf(q.Caller.ID, agent.Rules)}
 	if endpoint.Binding == q.Binding {
 		viewer.Version = q.Version
 	}
@@ -67,7 +68,7 @@ func (d *Discovery) Describe(ctx context.Context, q transport.CallInfo) (*canoni
 	description, at, err := d.directory.DescribeFor(ctx, agent, endpoint, viewer)
 	if err == nil && viewer.Listing && q.Session != "" && endpoint.Through == "" && at.Version == viewer.Version {
 		at.Session, at.AnswerModes = q.Session, askableBy(d.registry.Features(q.Binding).Asker, at.Version, q.Form, q.CanAnswer)
-		description = d.directory.DescribeSession(ctx, agent, at, description)
+		description = d.directory.DescribeSession(ctx, agent, at, description, viewer.Offer)
 	}
 	return description, err
 }

@@ -125,10 +125,54 @@ func (r Router) resolveName(ctx context.Context, q Query, out Route, listed dire
 	if err != nil {
 		return out, err
 	}
-	if within {
-		return out, r.Directory.Admits(q.To.Agent, listed, Called(out.Message))
+	if !within {
+		return r.capability(ctx, q, out, listed)
 	}
-	return r.capability(ctx, q, out, listed)
+	if err := q.offers(out); err != nil {
+		return out, err
+	}
+	return out, r.Directory.Admits(q.To.Agent, listed, Called(out.Message))
+}
+
+// offer is what of the agent's tools the caller may invoke.
+func (q Query) offer() policy.Offer { return q.In.Permit.Offer() }
+
+// offers refuses a call, in the agent's own words, of what is not offered: as what does not exist. A message that goes
+// on with work need not name what the work was begun with.
+func (q Query) offers(out Route) error {
+	offer, name := q.offer(), cmp.Or(Called(q.Message), q.begun())
+	if offer.Whole() || q.Message.Op != canonical.OpInvoke {
+		return nil
+	}
+	if out.Description == nil { // of an agent behind a peer
+		if shown, offered := offer.Shown(offer.Own(name)); offered && shown == name {
+			return nil
+		}
+		return q.withheld(name, refusal(q.In.Features, &canonical.Description{}, name))
+	}
+	if Named(q.In.Features, out.Description, name) != nil {
+		return nil
+	}
+	return q.withheld(name, refusal(q.In.Features, out.Description, name))
+}
+
+// begun is the name by which the caller knows what the work was begun with; empty: nothing, or it is not offered.
+func (q Query) begun() string {
+	if q.Skill == "" {
+		return ""
+	}
+	name, _ := q.offer().Shown(q.Skill)
+	return name
+}
+
+// withheld names the rule that does not offer a tool beside the refusal, for the evidence. It follows from the
+// name alone: whether there is such a tool is not said.
+func (q Query) withheld(name string, refused error) error {
+	offer := q.offer()
+	if rule := offer.Withheld(offer.Own(name)); rule != "" {
+		return &policy.NotOfferedError{Rule: rule, Refusal: refused}
+	}
+	return refused
 }
 
 // throughPeer is the endpoint of a message that goes on through another gateway.
@@ -142,6 +186,9 @@ func (r Router) throughPeer(ctx context.Context, q Query, out Route) (Route, err
 	})
 	listed, _ := q.To.Agent.EndpointOf(via.To)
 	if listed.Through == "" || q.SameWords(q.version(out)) || q.Message.Op != canonical.OpInvoke {
+		if err := q.offers(out); err != nil {
+			return out, err
+		}
 		return out, r.Directory.Admits(q.To.Agent, listed, Called(q.Message))
 	}
 	var err error
@@ -181,14 +228,25 @@ func (r Router) capability(ctx context.Context, q Query, out Route, listed direc
 		unnamed.Question = r.choice(q, out.Description, listed)
 	}
 	if err != nil {
-		return out, err
+		return out, q.withheld(Called(q.Message), err)
 	}
+	out.Capability = q.owned(out.Capability)
 	return out, r.Directory.Admits(q.To.Agent, listed, out.Capability.ID)
+}
+
+// owned is a capability under the agent's own name.
+func (q Query) owned(c *canonical.Capability) *canonical.Capability {
+	if c == nil || q.offer().Own(c.ID) == c.ID {
+		return c
+	}
+	own := *c
+	own.ID = q.offer().Own(c.ID)
+	return &own
 }
 
 func (q Query) capability(d *canonical.Description) (*canonical.Capability, error) {
 	if q.Skill != "" && Called(q.Message) == "" {
-		if begun := Named(q.In.Features, d, q.Skill); begun != nil {
+		if begun := Named(q.In.Features, d, q.begun()); begun != nil {
 			return begun, nil
 		}
 	}
@@ -201,7 +259,7 @@ func (q Query) capability(d *canonical.Description) (*canonical.Capability, erro
 // one that stays unknown is for the agent to refuse.
 func (r Router) rename(ctx context.Context, q Query, out Route, listed directory.Endpoint) Route {
 	invoke, calls := q.Message.Body.(*canonical.Invoke)
-	if q.In.Features.Namer == nil || !calls || invoke.Call == nil {
+	if q.In.Features.Namer == nil && q.offer().Whole() || !calls || invoke.Call == nil {
 		return out
 	}
 	found := q.known(out, invoke.Call.Name)
@@ -211,7 +269,7 @@ func (r Router) rename(ctx context.Context, q Query, out Route, listed directory
 			found = q.known(out, invoke.Call.Name)
 		}
 	}
-	if found == nil || found.ID == invoke.Call.Name {
+	if found = q.owned(found); found == nil || found.ID == invoke.Call.Name {
 		return out
 	}
 	m, body, call := *q.Message, *invoke, *invoke.Call
@@ -236,7 +294,7 @@ func (q Query) known(out Route, name string) *canonical.Capability {
 // such header.
 func (q Query) mirror(out Route) (Route, error) {
 	if q.To.Features.Mirrorer != nil && q.SameWords(q.version(out)) {
-		out.Marks = q.known(out, Called(out.Message))
+		out.Marks = q.owned(q.known(out, Called(q.Message)))
 	}
 	mirrorer := q.In.Features.Mirrorer
 	if mirrorer == nil || !q.In.Call.EntryPoint.Native() || q.Body == nil {
@@ -257,7 +315,7 @@ func (q Query) version(out Route) string {
 // viewer is for whom the agent describes itself.
 func (q Query) viewer(out Route) directory.Viewer {
 	version := q.version(out)
-	v := directory.Viewer{Caller: q.In.Call.Caller.ID, CanAnswer: q.Askable(version), Version: q.In.Call.ToVersion}
+	v := directory.Viewer{Caller: q.In.Call.Caller.ID, CanAnswer: q.Askable(version), Version: q.In.Call.ToVersion, Offer: q.offer()}
 	if v.Version == "" && q.Relay(version) {
 		v.Version = q.Message.Origin.Version
 	}

@@ -12,19 +12,21 @@ import (
 
 // Agent is an agent as the admin API shows and takes it.
 type Agent struct {
-	Name           string     `json:"name"`
-	ID             string     `json:"id,omitempty"`
-	Capability     string     `json:"capability,omitempty"`
-	Pin            bool       `json:"pin,omitempty"`
-	Expose         []string   `json:"expose,omitempty"`
-	Endpoints      []Endpoint `json:"endpoints"`
-	Callers        []string   `json:"callers,omitempty"`
-	RequireECT     bool       `json:"require_ect,omitempty"`
-	TimeoutSeconds int        `json:"timeout_seconds,omitempty"`
-	From           string     `json:"from,omitempty"` // configuration, state or process
-	Description    *Summary   `json:"description,omitempty"`
-	Lifecycle      *Lifecycle `json:"lifecycle,omitempty"`
-	Descriptions   []Pin      `json:"descriptions,omitempty"`
+	Name           string            `json:"name"`
+	ID             string            `json:"id,omitempty"`
+	Capability     string            `json:"capability,omitempty"`
+	Pin            bool              `json:"pin,omitempty"`
+	Expose         []string          `json:"expose,omitempty"`
+	Endpoints      []Endpoint        `json:"endpoints"`
+	Callers        []string          `json:"callers,omitempty"`
+	RequireECT     bool              `json:"require_ect,omitempty"`
+	Tools          []string          `json:"tools,omitempty"`      // patterns of what is offered
+	ToolNames      map[string]string `json:"tool_names,omitempty"` // under which it is offered, by the agent's own
+	TimeoutSeconds int               `json:"timeout_seconds,omitempty"`
+	From           string            `json:"from,omitempty"` // configuration, state or process
+	Description    *Summary          `json:"description,omitempty"`
+	Lifecycle      *Lifecycle        `json:"lifecycle,omitempty"`
+	Descriptions   []Pin             `json:"descriptions,omitempty"`
 }
 
 // Encode writes the document of an agent as JSON.
