@@ -1,0 +1,185 @@
+package server_test
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aepb/aepb-gateway/cmd/aepb-gateway/demo/peers"
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/identity/apikey"
+	"github.com/aepb/aepb-gateway/gateway/config"
+	"github.com/aepb/aepb-gateway/gateway/server"
+	gatewaytest "github.com/aepb/aepb-gateway/test/harness/gateway"
+	"github.com/aepb/aepb-gateway/test/harness/grpctest"
+)
+
+// reports is a caller with an API key.
+const reports = ect.Identity("spiffe://" + gatewaytest.TrustDomain + "/reports")
+
+// makeKey is a new key that works for a while.
+func makeKey(t *testing.T, id string, caller ect.Identity, life time.Duration) (apikey.Key, string) {
+	t.Helper()
+	now := time.Now()
+	key, text, err := apikey.New(id, caller, now.Add(-time.Hour), now.Add(life))
+	gatewaytest.Must(t, err)
+	return key, text
+}
+
+func writeKeys(t *testing.T, file string, keys ...apikey.Key) {
+	t.Helper()
+	text, err := apikey.Format(keys)
+	gatewaytest.Must(t, err)
+	gatewaytest.Must(t, os.WriteFile(file, text, 0o600))
+}
+
+// withField is a client that sets one header field, and is otherwise as it was.
+type withField struct {
+	to          http.RoundTripper
+	name, value string
+}
+
+func (w withField) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set(w.name, w.value)
+	return w.to.RoundTrip(r)
+}
+
+func setting(client *http.Client, name, value string) *http.Client {
+	return &http.Client{Transport: withField{client.Transport, name, value}, Timeout: client.Timeout}
+}
+
+// TestAPIKeys_SDKClientUntilRevoked: clients of the SDKs that only set a header call an agent. The key is revoked in
+// the file, and the next call gets 401; a file that is broken changes nothing.
+func TestAPIKeys_SDKClientUntilRevoked(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "keys.yaml")
+	first, text := makeKey(t, "first", reports, time.Hour)
+	second, other := makeKey(t, "second", reports, time.Hour)
+	writeKeys(t, file, first, second)
+	b := gatewaytest.NewFixture(t, gatewaytest.Plan{Serve: true, Config: config.Config{APIKeys: config.APIKeys{File: file}}})
+	c := gatewaytest.OnFiles(b)
+	settings, conf := c, filepath.Join(dir, "c.json")
+	written, err := json.Marshal(map[string]any{"api_keys": map[string]string{"file": file}})
+	gatewaytest.Must(t, err)
+	gatewaytest.Must(t, os.WriteFile(conf, written, 0o600))
+	from, err := server.ReadFile(conf)
+	gatewaytest.Must(t, err)
+	w := server.WatcherOf(b.Server, from)
+	w.SetApply(func(ctx context.Context, _ config.Config) error { return b.Reload(ctx, settings) })
+
+	call := func(client *http.Client) error {
+		_, err := peers.MCPCall(t.Context(), client, b.At.Public+"/agents/members/mcp", false, "add", json.RawMessage(`{"a":1,"b":1}`))
+		return err
+	}
+	send := func(client *http.Client) error {
+		_, err := peers.A2ACall(t.Context(), client, b.At.Public+"/agents/members", grpctest.SkillMessage("add", map[string]any{"a": 1, "b": 1}))
+		return err
+	}
+	bearer, field := setting(b.Anonymous, "Authorization", "Bearer "+text), setting(b.Anonymous, apikey.Field, text)
+	for _, client := range []*http.Client{bearer, field} {
+		gatewaytest.Must(t, call(client))
+		gatewaytest.Must(t, send(client))
+	}
+	if err := call(b.Anonymous); err == nil {
+		t.Error("a client without a key is let in")
+	}
+	gatewaytest.Must(t, os.WriteFile(file, []byte("- {id: broken}\n"), 0o600))
+	if refused := w.Look(t.Context()); !refused || call(field) != nil {
+		t.Errorf("a broken file: refused %t, then %v", refused, call(field))
+	}
+	writeKeys(t, file, second)
+	if refused := w.Look(t.Context()); refused {
+		t.Error("the file without the key is refused")
+	}
+	for _, client := range []*http.Client{bearer, field} {
+		if err := call(client); err == nil || !strings.Contains(err.Error(), "Unauthorized") {
+			t.Errorf("MCP with the key that was revoked: %v", err)
+		}
+		if err := send(client); err == nil {
+			t.Error("A2A with the key that was revoked is let in")
+		}
+	}
+	got := b.Send(t, gatewaytest.HTTPRequest{Via: field, At: "/agents/members/a2a", Body: gatewaytest.AddBody(1)})
+	if got.Status != http.StatusUnauthorized || !strings.Contains(string(got.Body), "API key refused: unknown_key") || got.Header.Get("WWW-Authenticate") == "" {
+		t.Errorf("the key that was revoked: %d %v %s", got.Status, got.Header, got.Body)
+	}
+	gatewaytest.Must(t, call(setting(b.Anonymous, apikey.Field, other)))
+	settings.APIKeys.File = ""
+	gatewaytest.Must(t, b.Reload(t.Context(), settings))
+	if call(setting(b.Anonymous, apikey.Field, other)) == nil {
+		t.Error("a key is taken without api_keys")
+	}
+	for _, secret := range []string{text, other} {
+		if lines := b.Logs.Lines(secret[len("aepb_first_"):]); len(lines) > 0 {
+			t.Errorf("the log has a secret: %s", lines)
+		}
+	}
+}
+
+// TestAPIKeys_AtTheListeners: what is refused over HTTP and gRPC, with and without a client certificate, and what is not.
+func TestAPIKeys_AtTheListeners(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "keys.yaml")
+	good, text := makeKey(t, "good", reports, time.Hour)
+	ended, late := makeKey(t, "ended", reports, -time.Minute)
+	own, mine := makeKey(t, "own", "spiffe://"+gatewaytest.TrustDomain+"/client", time.Hour)
+	_, unknown := makeKey(t, "unknown", reports, time.Hour)
+	_, wrong := makeKey(t, "good", reports, time.Hour)
+	writeKeys(t, file, good, ended, own)
+	b := gatewaytest.NewFixture(t, gatewaytest.Plan{Serve: true, Config: config.Config{APIKeys: config.APIKeys{File: file}}})
+	jwt := b.NewTokenKey(t).Token(t, string(reports), b.Self(), time.Minute)
+	for name, c := range map[string]struct {
+		header    map[string]string
+		query     string
+		alone     int // without a certificate
+		certified int // beside that of /client
+		reason    string
+	}{
+		"good":              {map[string]string{apikey.Field: text}, "", 200, 400, "different workloads"},
+		"as a bearer":       {map[string]string{"Authorization": "Bearer " + text}, "", 200, 400, "different workloads"},
+		"of the client":     {map[string]string{apikey.Field: mine}, "", 200, 200, ""},
+		"ended":             {map[string]string{apikey.Field: late}, "", 401, 401, "expired"},
+		"unknown":           {map[string]string{apikey.Field: unknown}, "", 401, 401, "unknown_key"},
+		"wrong secret":      {map[string]string{apikey.Field: wrong}, "", 401, 401, "unknown_key"},
+		"not UTF-8":         {map[string]string{apikey.Field: "aepb_\xff"}, "", 401, 401, "malformed_token"},
+		"too long":          {map[string]string{apikey.Field: text + strings.Repeat("A", 99)}, "", 401, 401, "token_too_long"},
+		"in both":           {map[string]string{apikey.Field: text, "Authorization": "Bearer " + text}, "", 401, 401, "repeated_credential"},
+		"two keys":          {map[string]string{apikey.Field: mine, "Authorization": "Bearer " + text}, "", 401, 401, "repeated_credential"},
+		"in the URL":        {nil, "?api_key=" + text, 401, 401, "stands in the URL"},
+		"in the URL too":    {map[string]string{apikey.Field: mine}, "?k=" + mine, 401, 401, "stands in the URL"},
+		"of another server": {map[string]string{apikey.Field: "sk-1"}, "", 401, 200, "no acceptable"},
+		"beside a JWT-SVID": {map[string]string{apikey.Field: "sk-1", "Authorization": "Bearer " + jwt}, "", 200, 400, "different workloads"},
+	} {
+		for via, want := range map[*http.Client]int{b.Anonymous: c.alone, b.Client: c.certified} {
+			got := b.Send(t, gatewaytest.HTTPRequest{Via: via, At: "/agents/members/a2a" + c.query, Header: c.header, Body: gatewaytest.AddBody(b.Number())})
+			if got.Status != want || want != http.StatusOK && !strings.Contains(string(got.Body), c.reason) {
+				t.Errorf("%s, certificate %t: got %d %s, want %d %q", name, via == b.Client, got.Status, got.Body, want, c.reason)
+			}
+			if strings.Contains(string(got.Body), "aepb_") {
+				t.Errorf("%s: the answer quotes the key: %s", name, got.Body)
+			}
+		}
+	}
+	remote := b.Remote(t, b.ClientTLS(t, nil))
+	message := grpctest.Request(t, "SendMessage", strings.ReplaceAll(gatewaytest.AddTo, "calculator", "members"))
+	for _, c := range [][3]string{
+		{"x-api-key", text, "OK"}, {"authorization", "Bearer " + text, "OK"},
+		{"x-api-key", late, "UNAUTHENTICATED"}, {"authorization", "Bearer " + wrong, "UNAUTHENTICATED"},
+	} {
+		if got := remote.Call(t.Context(), "SendMessage", [][]byte{message}, c[0], c[1]); got.Code != c[2] {
+			t.Errorf("over gRPC, %s %.12s: got %s %s, want %s", c[0], c[1], got.Code, got.Details, c[2])
+		}
+	}
+	for _, secret := range []string{text, late, mine, unknown, wrong} {
+		if lines := b.Logs.Lines(secret[strings.LastIndex(secret[:14], "_")+1:]); len(lines) > 0 {
+			t.Errorf("the log has a secret: %s", lines)
+		}
+	}
+}
