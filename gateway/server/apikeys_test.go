@@ -111,6 +111,24 @@ func TestAPIKeys_SDKClientUntilRevoked(t *testing.T) {
 		t.Errorf("the key that was revoked: %d %v %s", got.Status, got.Header, got.Body)
 	}
 	gatewaytest.Must(t, call(setting(b.Anonymous, apikey.Field, other)))
+	withMistake := settings
+	w.SetApply(func(ctx context.Context, _ config.Config) error { return b.Reload(ctx, withMistake) })
+	withMistake.PublicURL = ""
+	writeKeys(t, file)
+	if refused := w.Look(t.Context()); !refused || call(setting(b.Anonymous, apikey.Field, other)) == nil {
+		t.Errorf("a key that is revoked while the configuration has a mistake: refused %t, and it works", refused)
+	}
+	writeKeys(t, file, second)
+	gatewaytest.Must(t, b.Reload(t.Context(), settings))
+	gatewaytest.Must(t, call(setting(b.Anonymous, apikey.Field, other)))
+	gatewaytest.Must(t, os.WriteFile(file, []byte("- {id: broken}\n"), 0o600))
+	gatewaytest.PutSVID(t, b, b.SVID(t, "/gateway"))
+	before := gatewaytest.Shown(t, b)
+	if refused := w.Look(t.Context()); !refused || gatewaytest.Shown(t, b) == before {
+		t.Errorf("a new SVID beside a broken file of keys: refused %t, and it is not shown", refused)
+	}
+	gatewaytest.Must(t, call(setting(b.Anonymous, apikey.Field, other)))
+	writeKeys(t, file, second)
 	settings.APIKeys.File = ""
 	gatewaytest.Must(t, b.Reload(t.Context(), settings))
 	if call(setting(b.Anonymous, apikey.Field, other)) == nil {

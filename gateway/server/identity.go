@@ -95,14 +95,21 @@ func (m *identityFiles) readKeys(c config.Config, domain string) error {
 		}
 		m.issuers[domain] = credential.Issuer{Keys: set}
 	}
-	if c.APIKeys.File != "" {
-		list, err := apikey.Load(c.APIKeys.File, domain)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("api_keys.file: %w", err))
-		}
-		m.apiKeys = apikey.NewKeys(list, nil)
+	var err error
+	m.apiKeys, err = loadAPIKeys(c.APIKeys, domain)
+	return errors.Join(append(errs, err)...)
+}
+
+// loadAPIKeys reads the API keys of callers of a trust domain; nil: none are configured, or the file is refused.
+func loadAPIKeys(c config.APIKeys, domain string) (*apikey.Keys, error) {
+	if c.File == "" {
+		return nil, nil //nolint:nilnil // without a file there are no such keys
 	}
-	return errors.Join(errs...)
+	list, err := apikey.Load(c.File, domain)
+	if err != nil {
+		return nil, fmt.Errorf("api_keys.file: %w", err)
+	}
+	return apikey.NewKeys(list, nil), nil
 }
 
 // trust is what is in force of who we are and whom we trust, and what an identity may do. It is safe for concurrent use.
@@ -162,19 +169,25 @@ func (t *trust) reread(s Config, c config.Config) (identityFiles, error) {
 }
 
 // keepIdentity renews who we are and whom we trust by the configuration in force, when
-// a new one is refused: a mistake elsewhere must not let the SVID expire. anyway: also
-// if what says who we are says nothing new.
+// a new one is refused: a mistake elsewhere must not let the SVID expire, nor an API key
+// work that was revoked. anyway: also if what says who we are says nothing new.
 func (out *Server) keepIdentity(ctx context.Context, anyway bool) error {
 	if out.config.Development {
 		return nil
 	}
 	now := *out.inForce.Load()
-	m, err := out.identity.reread(now, now.Settings)
+	files := now.Settings
+	files.APIKeys = config.APIKeys{} // their file may be what is refused
+	m, err := out.identity.reread(now, files)
 	out.identity.expiry.known(m.bundle)
 	if err != nil || !anyway && out.identity.who.Source.Uses(m.svid, m.bundle) {
 		return err
 	}
-	return out.renew(ctx, now.Settings, m)
+	var broken error
+	if m.apiKeys, broken = loadAPIKeys(now.Settings.APIKeys, out.identity.who.Bundle.TrustDomain()); broken != nil {
+		m.apiKeys = out.identity.apiKeys.Load()
+	}
+	return errors.Join(out.renew(ctx, now.Settings, m), broken)
 }
 
 // renew puts it in force, and has the next connections to agents show it.
