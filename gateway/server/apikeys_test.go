@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/aepb/aepb-gateway/cmd/aepb-gateway/demo/peers"
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/identity/apikey"
 	"github.com/aepb/aepb-gateway/gateway/config"
@@ -38,25 +37,9 @@ func writeKeys(t *testing.T, file string, keys ...apikey.Key) {
 	gatewaytest.Must(t, os.WriteFile(file, text, 0o600))
 }
 
-// withField is a client that sets one header field, and is otherwise as it was.
-type withField struct {
-	to          http.RoundTripper
-	name, value string
-}
-
-func (w withField) RoundTrip(r *http.Request) (*http.Response, error) {
-	r = r.Clone(r.Context())
-	r.Header.Set(w.name, w.value)
-	return w.to.RoundTrip(r)
-}
-
-func setting(client *http.Client, name, value string) *http.Client {
-	return &http.Client{Transport: withField{client.Transport, name, value}, Timeout: client.Timeout}
-}
-
-// TestAPIKeys_SDKClientUntilRevoked: clients of the SDKs that only set a header call an agent. The key is revoked in
-// the file, and the next call gets 401; a file that is broken changes nothing.
-func TestAPIKeys_SDKClientUntilRevoked(t *testing.T) {
+// TestAPIKeys_FileChanges: a key that is taken out of the file is refused from the next look on, also while the
+// configuration has a mistake. A file that is broken changes nothing, and keeps no new SVID out.
+func TestAPIKeys_FileChanges(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "keys.yaml")
@@ -74,65 +57,56 @@ func TestAPIKeys_SDKClientUntilRevoked(t *testing.T) {
 	w := server.WatcherOf(b.Server, from)
 	w.SetApply(func(ctx context.Context, _ config.Config) error { return b.Reload(ctx, settings) })
 
-	call := func(client *http.Client) error {
-		_, err := peers.MCPCall(t.Context(), client, b.At.Public+"/agents/members/mcp", false, "add", json.RawMessage(`{"a":1,"b":1}`))
-		return err
+	call := func(key string) int {
+		got := b.Send(t, gatewaytest.HTTPRequest{Via: b.Anonymous, At: "/agents/members/a2a", Header: map[string]string{apikey.Field: key}, Body: gatewaytest.AddBody(b.Number())})
+		if got.Status == http.StatusUnauthorized && (got.Header.Get("WWW-Authenticate") == "" || key != "" && !strings.Contains(string(got.Body), "API key refused: unknown_key")) {
+			t.Errorf("401 with %v %s", got.Header, got.Body)
+		}
+		return got.Status
 	}
-	send := func(client *http.Client) error {
-		_, err := peers.A2ACall(t.Context(), client, b.At.Public+"/agents/members", grpctest.SkillMessage("add", map[string]any{"a": 1, "b": 1}))
-		return err
+	want := func(what, key string, status int) {
+		t.Helper()
+		if got := call(key); got != status {
+			t.Errorf("%s: got %d, want %d", what, got, status)
+		}
 	}
-	bearer, field := setting(b.Anonymous, "Authorization", "Bearer "+text), setting(b.Anonymous, apikey.Field, text)
-	for _, client := range []*http.Client{bearer, field} {
-		gatewaytest.Must(t, call(client))
-		gatewaytest.Must(t, send(client))
-	}
-	if err := call(b.Anonymous); err == nil {
-		t.Error("a client without a key is let in")
-	}
+	want("the first key", text, 200)
+	want("no key", "", 401)
 	gatewaytest.Must(t, os.WriteFile(file, []byte("- {id: broken}\n"), 0o600))
-	if refused := w.Look(t.Context()); !refused || call(field) != nil {
-		t.Errorf("a broken file: refused %t, then %v", refused, call(field))
+	if refused := w.Look(t.Context()); !refused {
+		t.Error("a broken file is taken")
 	}
+	want("beside a broken file", text, 200)
 	writeKeys(t, file, second)
 	if refused := w.Look(t.Context()); refused {
 		t.Error("the file without the key is refused")
 	}
-	for _, client := range []*http.Client{bearer, field} {
-		if err := call(client); err == nil || !strings.Contains(err.Error(), "Unauthorized") {
-			t.Errorf("MCP with the key that was revoked: %v", err)
-		}
-		if err := send(client); err == nil {
-			t.Error("A2A with the key that was revoked is let in")
-		}
-	}
-	got := b.Send(t, gatewaytest.HTTPRequest{Via: field, At: "/agents/members/a2a", Body: gatewaytest.AddBody(1)})
-	if got.Status != http.StatusUnauthorized || !strings.Contains(string(got.Body), "API key refused: unknown_key") || got.Header.Get("WWW-Authenticate") == "" {
-		t.Errorf("the key that was revoked: %d %v %s", got.Status, got.Header, got.Body)
-	}
-	gatewaytest.Must(t, call(setting(b.Anonymous, apikey.Field, other)))
+	want("the key that was revoked", text, 401)
+	want("the other key", other, 200)
 	withMistake := settings
 	w.SetApply(func(ctx context.Context, _ config.Config) error { return b.Reload(ctx, withMistake) })
 	withMistake.PublicURL = ""
 	writeKeys(t, file)
-	if refused := w.Look(t.Context()); !refused || call(setting(b.Anonymous, apikey.Field, other)) == nil {
-		t.Errorf("a key that is revoked while the configuration has a mistake: refused %t, and it works", refused)
+	if refused := w.Look(t.Context()); !refused {
+		t.Error("a mistake in the configuration is taken")
 	}
+	want("revoked while the configuration has a mistake", other, 401)
 	writeKeys(t, file, second)
 	gatewaytest.Must(t, b.Reload(t.Context(), settings))
-	gatewaytest.Must(t, call(setting(b.Anonymous, apikey.Field, other)))
+	want("the other key, back", other, 200)
 	gatewaytest.Must(t, os.WriteFile(file, []byte("- {id: broken}\n"), 0o600))
 	gatewaytest.PutSVID(t, b, b.SVID(t, "/gateway"))
 	before := gatewaytest.Shown(t, b)
 	if refused := w.Look(t.Context()); !refused || gatewaytest.Shown(t, b) == before {
 		t.Errorf("a new SVID beside a broken file of keys: refused %t, and it is not shown", refused)
 	}
-	gatewaytest.Must(t, call(setting(b.Anonymous, apikey.Field, other)))
+	want("beside a broken file, again", other, 200)
 	writeKeys(t, file, second)
 	settings.APIKeys.File = ""
 	gatewaytest.Must(t, b.Reload(t.Context(), settings))
-	if call(setting(b.Anonymous, apikey.Field, other)) == nil {
-		t.Error("a key is taken without api_keys")
+	got := b.Send(t, gatewaytest.HTTPRequest{Via: b.Anonymous, At: "/agents/members/a2a", Header: map[string]string{apikey.Field: other}, Body: gatewaytest.AddBody(b.Number())})
+	if got.Status != http.StatusUnauthorized {
+		t.Errorf("a key without api_keys: %d", got.Status)
 	}
 	for _, secret := range []string{text, other} {
 		if lines := b.Logs.Lines(secret[len("aepb_first_"):]); len(lines) > 0 {
