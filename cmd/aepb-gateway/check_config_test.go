@@ -55,6 +55,8 @@ func badFiles() map[string]badFile {
 		"a role that decides nothing":    {goodFile + "policy:\n  approvals:\n    - {tool: x, role: viewer}\n", []string{"[7:23] policy.approvals[0].role: "}},
 		"an approver that is not listed": {goodFile + "policy:\n  approvals:\n    - {tool: x, role: \"operator:bob\"}\n", []string{"policy.approvals: no operator of admin.operators has the name bob"}},
 		"a rule without a condition":     {goodFile + "policy:\n  approvals:\n    - {wait: 5m}\n", []string{"policy.approvals[0]: it has no condition"}},
+		"lost API keys":                  {goodFile + "api_keys: {file: /lost}\n", []string{"[5:18] api_keys.file: apikey: open /lost"}},
+		"API keys of no form":            {goodFile + "api_keys: {file: DIR/gateway.pem}\n", []string{"[5:18] api_keys.file: apikey: expected one YAML list"}},
 		"lost policy":                    {goodFile + "policy:\n  document: /lost\n", []string{"[6:13] policy.document: open /lost"}},
 		"lost key of AINP":               {goodFile + "ainp:\n  key: /lost\n", []string{"[6:8] ainp.key: open /lost"}},
 		"Redis without a key":            {goodFile + "state: {redis: {addresses: [\"127.0.0.1:6379\"], plaintext: loopback}}\n", []string{"[5:8] state.key: missing"}},
@@ -107,7 +109,7 @@ func badFiles() map[string]badFile {
 func TestCheckConfig_SixtyBadFiles(t *testing.T) {
 	t.Parallel()
 	files := badFiles()
-	if len(files) != 62 {
+	if len(files) != 64 {
 		t.Errorf("%d files", len(files))
 	}
 	dir := t.TempDir()

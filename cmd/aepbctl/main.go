@@ -19,6 +19,7 @@ import (
 	"github.com/aepb/aepb-gateway/cmd/aepbctl/consensus"
 	"github.com/aepb/aepb-gateway/cmd/aepbctl/doctor"
 	"github.com/aepb/aepb-gateway/cmd/aepbctl/evidence"
+	"github.com/aepb/aepb-gateway/cmd/aepbctl/keys"
 	"github.com/aepb/aepb-gateway/cmd/aepbctl/lifecycle"
 	"github.com/aepb/aepb-gateway/cmd/aepbctl/program"
 	"github.com/aepb/aepb-gateway/cmd/aepbctl/reference"
@@ -38,7 +39,7 @@ func main() {
 
 // commands are those of all groups.
 func commands(c *client.Client) []*cobra.Command {
-	return slices.Concat(agents.Commands(c), approvals.Commands(c), doctor.Commands(c), evidence.Commands(c), lifecycle.Commands(c), reference.Commands(c),
+	return slices.Concat(agents.Commands(c), approvals.Commands(c), doctor.Commands(c), evidence.Commands(c), keys.Commands(c), lifecycle.Commands(c), reference.Commands(c),
 		rollback.Commands(c), send.Commands(c), workflow.Commands(c), []*cobra.Command{consensus.Command(consensusOf(c)), versionCommand(c)})
 }
 

@@ -82,12 +82,13 @@ const (
 	CredentialOtherBinding            CredentialReason = "other_token_binding_mismatch"
 	CredentialUnknownBinding          CredentialReason = "unknown_token_binding"
 	CredentialReplay                  CredentialReason = "replay"
+	CredentialInURL                   CredentialReason = "credential_in_url" // where servers and proxies on the way log it
 )
 
 // CredentialError refuses what a caller showed to say who it is. WIMSE wants
 // status 400 for it: no challenge would help (workload-creds, "Error Conditions").
 type CredentialError struct {
-	Credential string // "workload identity token", "workload proof token" or "JWT-SVID"
+	Credential string // "workload identity token", "workload proof token", "JWT-SVID" or "API key"
 	Reason     CredentialReason
 	Claim      string // the claim, header parameter or field at fault, if one is; never foreign text
 	// Foreign: it cannot have been meant for us, so beside a client certificate it

@@ -1,3 +1,8 @@
+// Package config is what an operator writes: one strict YAML file.
+//
+// Every key has a default that works. An unknown key, a wrong type or a value
+// out of range is an error with its line and column; all of them are listed at
+// once. Secrets never stand in the file, only paths to them.
 package config
 
 import (
@@ -21,6 +26,7 @@ type Config struct {
 	PublicURL string          `yaml:"public_url"`  // URL where callers reach this gateway, such as https://gw.example.com. Required by serve.
 	PublicRPC string          `yaml:"public_grpc"` // host:port where callers reach listen.grpc, for the cards of agents. Default: the host of public_url and the port of listen.grpc.
 	Identity  Identity        `yaml:"identity"`    // SPIFFE identity of this gateway, and the trust anchors for its callers and agents.
+	APIKeys   APIKeys         `yaml:"api_keys"`    // API keys of callers that have neither a certificate nor tokens of an identity server.
 	TLS       TLS             `yaml:"tls"`         // Certificate for clients that check a host name instead of a SPIFFE ID.
 	Admin     Admin           `yaml:"admin"`       // Who may use the admin API.
 	State     State           `yaml:"state"`       // Where tasks, sessions and evidence are stored. Default: in memory.
@@ -43,6 +49,11 @@ type Config struct {
 	AINP   AINP             `yaml:"ainp"`   // Identity and connections of this gateway in AINP.
 	Agents map[string]Agent `yaml:"agents"` // The agents, by name: 1 to 63 of a-z 0-9 - _ . beginning with a letter or digit.
 
+	from origin
+}
+
+// origin is what a configuration was read from.
+type origin struct {
 	hash     string    // of the file's bytes; empty: there is no file
 	file     source    // its bytes
 	mistakes []mistake // of syntax and type that it has
@@ -311,7 +322,7 @@ func (c Config) Constraints() policy.Constraints {
 // Files are those that the configuration names and that may change while the
 // gateway runs, sorted.
 func (c Config) Files() []string {
-	all := []string{c.Identity.Certificate, c.Identity.Key, c.Identity.Bundle, c.TLS.Certificate, c.TLS.Key}
+	all := []string{c.Identity.Certificate, c.Identity.Key, c.Identity.Bundle, c.TLS.Certificate, c.TLS.Key, c.APIKeys.File}
 	all = slices.AppendSeq(all, maps.Values(c.Identity.Issuers))
 	all = slices.AppendSeq(all, maps.Values(c.Identity.Federated))
 	for _, peer := range c.Peers {

@@ -84,7 +84,7 @@ func identify(deps PublicDeps) gin.HandlerFunc {
 	who := deps.Callers
 	return func(c *gin.Context) {
 		ctx, err := who.Identify(c.Request.Context(), c.Request.TLS, c.Request.RemoteAddr, credential.Request{
-			Fields: c.Request.Header.Values, Target: deps.BaseURL(c.Request) + c.Request.URL.EscapedPath(),
+			Fields: c.Request.Header.Values, Target: deps.BaseURL(c.Request) + c.Request.URL.EscapedPath(), Query: c.Request.URL.RawQuery,
 		})
 		if err != nil {
 			c.Set(brokenCredential, err)

@@ -5,10 +5,12 @@ import (
 	"crypto/sha256"
 	"errors"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/identity/apikey"
 	"github.com/aepb/aepb-gateway/ect/identity/credential"
 	"github.com/aepb/aepb-gateway/policy/limit"
 )
@@ -140,7 +142,8 @@ func (f *Failures) forget(now time.Time) {
 }
 
 // shown are the tokens of a request that say who the caller is. Proofs of
-// possession differ in each request and are not among them.
+// possession differ in each request and are not among them. Beside a workload identity
+// token an API key is refused unseen, so what is shown is that token alone.
 func shown(r credential.Request) []string {
 	if r.Fields == nil {
 		return nil
@@ -148,7 +151,7 @@ func shown(r credential.Request) []string {
 	if tokens := r.Fields(credential.IdentityField); len(tokens) > 0 {
 		return tokens
 	}
-	return r.Fields("Authorization")
+	return slices.Concat(r.Fields("Authorization"), apikey.Shown(r))
 }
 
 func digest(tokens []string) [sha256.Size]byte {

@@ -199,11 +199,15 @@ func (e *RecordingError) Unwrap() error { return e.Err }
 type UnauthenticatedError struct {
 	Scheme      string // of WWW-Authenticate; empty: Bearer
 	TrustDomain string // of certificates that are taken; empty: not said
+	Reason      string // why the credentials that were given are not taken, without a quote of them; empty: not said
 }
 
 func (e *UnauthenticatedError) Error() string {
 	const text = "no acceptable credentials were given"
-	if e.TrustDomain == "" {
+	switch {
+	case e.Reason != "":
+		return e.Reason
+	case e.TrustDomain == "":
 		return text
 	}
 	return text + ": show a client certificate of the trust domain " + e.TrustDomain

@@ -22,6 +22,8 @@ var exempt = map[string]string{
 	"github.com/aepb/aepb-gateway/gateway/state/bolt.OpenError":  "met at the start, by the operator",
 	"github.com/aepb/aepb-gateway/gateway/state/redis.OpenError": "met at the start, by the operator",
 
+	module + "ect/identity/apikey.FileError":                       "met at the start or a reload, by the operator",
+	module + "ect/identity/apikey.KeyError":                        "met at the start or a reload, by the operator",
 	module + "ect/identity.UnknownDomainError":                     "met in handshakes and at the start; of a token it is the reason key_not_trusted",
 	module + "gateway/routing.UnnamedError":                        "it wraps a refusal in the words of every protocol, which has a row",
 	module + "gateway/transport/slim/name.Error":                   "an operator's or a card's name: whoever reads those says where it stands",

@@ -11,6 +11,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/identity"
+	"github.com/aepb/aepb-gateway/ect/identity/apikey"
 	"github.com/aepb/aepb-gateway/ect/identity/credential"
 	"github.com/aepb/aepb-gateway/gateway/config"
 	"github.com/aepb/aepb-gateway/gateway/httpapi"
@@ -25,6 +26,7 @@ type identityFiles struct {
 	public  *tls.Certificate // nil: the SVID
 	keys    map[ect.Identity]*identity.KeySet
 	issuers map[string]credential.Issuer
+	apiKeys *apikey.Keys // nil: none are taken
 }
 
 // read reads every file that the configuration names. Its error joins one for each file that is not
@@ -68,12 +70,12 @@ func read(c config.Config, workload *identity.Workload) (identityFiles, error) {
 		note("tls.certificate", err)
 		m.public = &pair
 	}
-	errs = append(errs, m.readKeys(c))
+	errs = append(errs, m.readKeys(c, c.Identity.TrustDomain))
 	return m, errors.Join(errs...)
 }
 
-// readKeys reads those files that a development gateway may have too.
-func (m *identityFiles) readKeys(c config.Config) error {
+// readKeys reads those files that a development gateway may have too. The trust domain is our own.
+func (m *identityFiles) readKeys(c config.Config, domain string) error {
 	m.keys, m.issuers = map[ect.Identity]*identity.KeySet{}, map[string]credential.Issuer{}
 	var errs []error
 	for id, peer := range c.Peers {
@@ -93,7 +95,21 @@ func (m *identityFiles) readKeys(c config.Config) error {
 		}
 		m.issuers[domain] = credential.Issuer{Keys: set}
 	}
-	return errors.Join(errs...)
+	var err error
+	m.apiKeys, err = loadAPIKeys(c.APIKeys, domain)
+	return errors.Join(append(errs, err)...)
+}
+
+// loadAPIKeys reads the API keys of callers of a trust domain; nil: none are configured, or the file is refused.
+func loadAPIKeys(c config.APIKeys, domain string) (*apikey.Keys, error) {
+	if c.File == "" {
+		return nil, nil //nolint:nilnil // without a file there are no such keys
+	}
+	list, err := apikey.Load(c.File, domain)
+	if err != nil {
+		return nil, fmt.Errorf("api_keys.file: %w", err)
+	}
+	return apikey.NewKeys(list, nil), nil
 }
 
 // trust is what is in force of who we are and whom we trust, and what an identity may do. It is safe for concurrent use.
@@ -103,6 +119,7 @@ type trust struct {
 	signer    *ect.Signer
 	keys      *identity.JWKSource
 	wimse     atomic.Pointer[credential.WIMSE] // nil: no issuers
+	apiKeys   atomic.Pointer[apikey.Keys]      // nil: none are taken
 	dialects  *ect.Dialects
 	peers     atomic.Pointer[map[string]config.Peer]
 	operators atomic.Pointer[map[ect.Identity]policy.Operator]
@@ -142,7 +159,7 @@ var errRestart = errors.New("identity: another SPIFFE id, trust domain or Worklo
 func (t *trust) reread(s Config, c config.Config) (identityFiles, error) {
 	if s.Development {
 		var m identityFiles
-		return m, m.readKeys(c)
+		return m, m.readKeys(c, t.who.Bundle.TrustDomain())
 	}
 	m, err := read(c, t.who.Workload)
 	if err == nil && (m.svid == nil || c.Identity.WorkloadAPI != s.Settings.Identity.WorkloadAPI || m.svid.ID != t.who.SVID.ID || m.bundle.TrustDomain() != t.who.Bundle.TrustDomain()) {
@@ -152,19 +169,25 @@ func (t *trust) reread(s Config, c config.Config) (identityFiles, error) {
 }
 
 // keepIdentity renews who we are and whom we trust by the configuration in force, when
-// a new one is refused: a mistake elsewhere must not let the SVID expire. anyway: also
-// if what says who we are says nothing new.
+// a new one is refused: a mistake elsewhere must not let the SVID expire, nor an API key
+// work that was revoked. anyway: also if what says who we are says nothing new.
 func (out *Server) keepIdentity(ctx context.Context, anyway bool) error {
 	if out.config.Development {
 		return nil
 	}
 	now := *out.inForce.Load()
-	m, err := out.identity.reread(now, now.Settings)
+	files := now.Settings
+	files.APIKeys = config.APIKeys{} // their file may be what is refused
+	m, err := out.identity.reread(now, files)
 	out.identity.expiry.known(m.bundle)
 	if err != nil || !anyway && out.identity.who.Source.Uses(m.svid, m.bundle) {
 		return err
 	}
-	return out.renew(ctx, now.Settings, m)
+	var broken error
+	if m.apiKeys, broken = loadAPIKeys(now.Settings.APIKeys, out.identity.who.Bundle.TrustDomain()); broken != nil {
+		m.apiKeys = out.identity.apiKeys.Load()
+	}
+	return errors.Join(out.renew(ctx, now.Settings, m), broken)
 }
 
 // renew puts it in force, and has the next connections to agents show it.
@@ -202,6 +225,7 @@ func (t *trust) renew(c config.Config, m identityFiles, replay ect.ReplayCache) 
 		t.expiry.known(m.bundle)
 	}
 	t.wimse.Store(wimse)
+	t.apiKeys.Store(m.apiKeys)
 	t.peers.Store(&c.Peers)
 	return t.keys.Replace(m.keys)
 }
@@ -233,9 +257,9 @@ func (t *trust) tokens(issuers map[string]credential.Issuer, replay ect.ReplayCa
 	return credential.NewWIMSE(credential.WIMSEDeps{Issuers: issuers, Replay: replay, Audience: []string{string(t.who.SVID.ID)}})
 }
 
-// authenticators take callers without a client certificate: a workload identity
-// token with its proof, or a JWT-SVID. known reports whether such a token names a
-// key that we trust.
+// authenticators take callers without a client certificate: an API key, a workload
+// identity token with its proof, or a JWT-SVID. known reports whether such a credential
+// names a key that we trust.
 func (t *trust) authenticators(replay ect.ReplayCache) (list []httpapi.Authenticator, known func(credential.Request) bool, err error) {
 	bearer, err := credential.NewBearer(credential.BearerDeps{Bundle: t.who.Bundle, Audience: []string{string(t.who.SVID.ID)}})
 	if err != nil {
@@ -246,13 +270,18 @@ func (t *trust) authenticators(replay ect.ReplayCache) (list []httpapi.Authentic
 		return nil, nil, err
 	}
 	t.wimse.Store(first)
+	t.apiKeys.Store(t.who.files.apiKeys)
 	known = func(r credential.Request) bool {
 		if now := t.wimse.Load(); len(r.Fields(credential.IdentityField)) > 0 {
 			return now != nil && now.Known(r)
 		}
+		if keys := t.apiKeys.Load(); keys != nil && keys.Known(r) {
+			return true
+		}
 		return bearer.Known(r)
 	}
 	return []httpapi.Authenticator{
+		t.byKey, // first: a key that is no good is refused, whatever is beside it
 		func(ctx context.Context, r credential.Request) (identity.Caller, bool, error) {
 			if now := t.wimse.Load(); now != nil {
 				return now.Caller(ctx, r)
@@ -267,6 +296,23 @@ func (t *trust) authenticators(replay ect.ReplayCache) (list []httpapi.Authentic
 			return caller, ok, err
 		},
 	}, known, nil
+}
+
+// byKey is the caller of an API key. Its error says what its owner should do.
+func (t *trust) byKey(_ context.Context, r credential.Request) (identity.Caller, bool, error) {
+	keys := t.apiKeys.Load()
+	if keys == nil {
+		return identity.Caller{}, false, nil
+	}
+	caller, ok, err := keys.Caller(r)
+	if refused, is := errors.AsType[*identity.CredentialError](err); is {
+		reason := refused.Error()
+		if refused.Reason == identity.CredentialInURL {
+			reason = "an API key stands in the URL, which servers and proxies log: have it revoked, and send another one in " + apikey.Field
+		}
+		err = errors.Join(&problem.UnauthenticatedError{Reason: reason}, err)
+	}
+	return caller, ok, err
 }
 
 // operate puts the configured operators, and the names of callers, in force.

@@ -136,7 +136,7 @@ func Development(deps DevelopmentDeps) (Config, error) {
 	if s.Identity.Source, err = identity.NewSource(deps.Material.Gateway, deps.Material.Bundle); err != nil {
 		return Config{}, err
 	}
-	if err = errors.Join(s.readFiles(deps.Dir), s.Identity.files.readKeys(extra)); err != nil {
+	if err = errors.Join(s.readFiles(deps.Dir), s.Identity.files.readKeys(extra, s.Identity.Bundle.TrustDomain())); err != nil {
 		return Config{}, err
 	}
 	if deps.Dir != "" && extra.State.Key == "" && !extra.State.Unverified && extra.State.Redis.Used() {

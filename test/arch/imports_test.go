@@ -96,7 +96,7 @@ var modules = []thirdParty{
 	{"google.golang.org/genproto", []string{"gateway/transport/a2a", "cmd/aepb-gateway/demo"}, false, "a status of gRPC and its details are messages of google.rpc"},
 	{"github.com/coder/websocket", []string{"gateway/transport/ainp"}, true, "one transport uses it; egress dials for it"},
 	{"github.com/cespare/xxhash", []string{"gateway/transport/slim"}, false, "SLIM's nodes route by it; it is no hash for evidence"},
-	{"github.com/goccy/go-yaml", []string{"gateway/config"}, true, "configuration is read in one place; a test may check that a shipped file is valid"},
+	{"github.com/goccy/go-yaml", []string{"gateway/config", "ect/identity/apikey"}, true, "configuration is read in one place, and the file of API keys in another; a test may check that a shipped file is valid"},
 	{"github.com/spf13", []string{"cmd"}, false, "only the programs have flags"},
 	{"github.com/go-json-experiment/json", []string{"translators", "ect", "gateway/httpapi", "gateway/directory", "gateway/transport/mcp/channel", "gateway/breakers/peers", "lifecycle/compensation", "policy/consensus", "cmd/aepbctl/consensus", "cmd/aepbctl/proof"}, true, "exact reading of what others send: messages, tokens, capability documents, operators' documents and rules, events of other gateways"},
 	{"golang.org/x/sync", []string{"gateway", "cmd"}, false, "only the gateway and the programs start goroutines"},

@@ -26,6 +26,8 @@ type Request struct {
 	// Target is the absolute target URI (RFC 9110 section 7.1), with the host as
 	// we know ourselves and not as the caller says. Query and fragment do not count.
 	Target string
+	// Query is the raw query of the target URI, in which no credential is taken. Empty: there is none.
+	Query string
 }
 
 // single is a field's one value; false if there is none.

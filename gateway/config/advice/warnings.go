@@ -86,6 +86,7 @@ func secrets(c config.Config) []secret {
 		{"identity.key", c.Identity.Key},
 		{"tls.key", c.TLS.Key},
 		{"ainp.key", c.AINP.Key},
+		{"api_keys.file", c.APIKeys.File},
 		{"state.key", c.State.Key},
 		{"state.redis.password_file", r.PasswordFile},
 		{"state.redis.sentinel_password_file", r.SentinelPasswordFile},
