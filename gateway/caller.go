@@ -150,7 +150,7 @@ func (c caller) translation(m *canonical.Message, parents []ect.ID) attest.Trans
 	x.label(m)
 	m.Preferences.TaskOK = x.message.Preferences.TaskOK // says in which form a task is understood
 	return attest.Translation{
-		Direction: attest.Reply, ID: c.g.idFor(x.in.Source), Message: m, Codec: x.in.Source,
+		Direction: attest.Reply, ID: attest.NewID(x.in.Source), Message: m, Codec: x.in.Source,
 		Target:  translators.Target{Version: x.message.Origin.Version, Form: x.in.Call.Wire.Form, Capability: x.route.Capability},
 		Pair:    x.pairBack(),
 		Lineage: attest.Lineage{Parents: parents}, Audience: []string{string(x.in.Call.Caller.ID)}, Reader: x.in.Call.Caller.ID,

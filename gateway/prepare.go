@@ -111,14 +111,6 @@ func (x *request) seal(out transport.Attested, ancestors ...string) (transport.S
 	return out.Seal(ancestors...)
 }
 
-// idFor is a fresh id of a message in a protocol, and of the token that testifies to it.
-func (g *Gateway) idFor(protocol translators.Translator) ect.ID {
-	if protocol.Info().RandomIDs {
-		return ect.NewRandomID()
-	}
-	return ect.NewID()
-}
-
 // stampRequest gives a message bound for an agent what only the pipeline can make:
 // its id on the wire is the id of the ECT that testifies to it, and so is the
 // name of its progress. A relay within one protocol has every other id that it needs.
@@ -302,7 +294,7 @@ func (g *Gateway) request(ctx context.Context, x *request) (transport.Sealed, tr
 	if err := g.intend(ctx, x); err != nil {
 		return transport.Sealed{}, transport.Attested{}, err
 	}
-	id := g.idFor(x.to.Codec)
+	id := attest.NewID(x.to.Codec)
 	tr := attest.Translation{
 		Direction: attest.Request, ID: id, Message: x.message, Input: x.in.Input,
 		Codec: x.to.Codec, Pair: x.pair(),
@@ -416,7 +408,7 @@ func (g *Gateway) turnUp(ctx context.Context, x *request, asking *canonical.Nati
 // Seal implements [execution.Agent]: a message that the caller did not send in these words.
 func (a agent) Seal(ctx context.Context, m *canonical.Message) (transport.Sealed, error) {
 	x := a.x
-	tr := attest.Translation{Direction: attest.Request, ID: cmp.Or(x.errand.ID, a.g.idFor(x.to.Codec)), Internal: true, Again: x.errand.ID != ""}
+	tr := attest.Translation{Direction: attest.Request, ID: cmp.Or(x.errand.ID, attest.NewID(x.to.Codec)), Internal: true, Again: x.errand.ID != ""}
 	tr.Codec, tr.Pair = x.to.Codec, x.pair()
 	tr.Target = x.target(m.Op == canonical.OpTaskSubscribe || m.Op == canonical.OpInvoke && x.streams())
 	questions, err := a.g.question(ctx, x, m)

@@ -62,10 +62,10 @@ func TestOfferOf_WhatCallersSee(t *testing.T) {
 func TestOffer_PatternsAsExpressions(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(3, 4)) //nolint:gosec // not secret
-	text := func(letters string, most int) string {
+	text := func(of string, most int) string {
 		b := make([]byte, random.IntN(most))
 		for i := range b {
-			b[i] = letters[random.IntN(len(letters))]
+			b[i] = of[random.IntN(len(of))]
 		}
 		return string(b)
 	}
@@ -113,8 +113,8 @@ func TestRules_RefusedTools(t *testing.T) {
 	}
 }
 
-// BenchmarkOfferOf is what 50 rules cost a call.
-func BenchmarkOfferOf(b *testing.B) {
+// BenchmarkOfferOf_FiftyRules is what 50 rules cost a call.
+func BenchmarkOfferOf_FiftyRules(b *testing.B) {
 	rules := policy.Rules{}
 	for n := range 50 {
 		rules.Callers = append(rules.Callers, fmt.Sprintf("spiffe://example.com/teams/%d/*#invoke:read_%d*", n, n))

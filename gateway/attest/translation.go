@@ -186,3 +186,11 @@ func (s *Service) translationExt(t *Trail, words words, dialect ect.Dialect, tr 
 	}
 	return ext
 }
+
+// NewID is a fresh id of a message in a protocol, and of the token that testifies to it.
+func NewID(protocol translators.Translator) ect.ID {
+	if protocol.Info().RandomIDs {
+		return ect.NewRandomID()
+	}
+	return ect.NewID()
+}

@@ -281,6 +281,15 @@ func (a Admin) check(say func(path, reason string)) {
 	}
 }
 
+func (a Agent) checkTools(path string, say func(path, reason string)) {
+	if err := (policy.Rules{Tools: a.Tools}).Validate(); err != nil {
+		say(path+".tools", err.Error())
+	}
+	if err := (policy.Rules{Names: policy.NewNames(a.ToolNames)}).Validate(); err != nil {
+		say(path+".tool_names", err.Error())
+	}
+}
+
 func (a Agent) check(path string, say func(path, reason string)) {
 	for i, caller := range a.Callers {
 		at := path + ".callers[" + strconv.Itoa(i) + "]"
@@ -290,17 +299,7 @@ func (a Agent) check(path string, say func(path, reason string)) {
 			say(at, "no operation "+strconv.Quote(operation)+"; there are "+strings.Join(operations, ", "))
 		}
 	}
-	for i, pattern := range a.Tools {
-		if err := (policy.Rules{Tools: []string{pattern}}).Validate(); err != nil {
-			say(path+".tools["+strconv.Itoa(i)+"]", err.Error())
-		}
-	}
-	if err := (policy.Rules{Names: policy.NewNames(a.ToolNames)}).Validate(); err != nil {
-		say(path+".tool_names", err.Error())
-	}
-	if len(a.Tools) > policy.MaxTools {
-		say(path+".tools", "more than "+strconv.Itoa(policy.MaxTools)+": use patterns with *")
-	}
+	a.checkTools(path, say)
 	for i, what := range a.Expose {
 		if at := path + ".expose[" + strconv.Itoa(i) + "]"; !directory.Exposable(what) {
 			say(at, "what is exposed is tools, prompts or resources")
