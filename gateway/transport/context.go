@@ -93,6 +93,23 @@ func CallerFrom(ctx context.Context) identity.Caller {
 	return a.caller
 }
 
+type subjectKey struct{}
+
+type subject struct{ token, kind string }
+
+// WithSubjectToken marks the context of a request with the OAuth token that its caller showed, and its type (RFC 8693,
+// section 3). It goes to the token endpoint that exchanges it for an agent, and nowhere else. Only the listener that
+// verified the token calls this.
+func WithSubjectToken(ctx context.Context, token, kind string) context.Context {
+	return context.WithValue(ctx, subjectKey{}, subject{token, kind})
+}
+
+// SubjectToken is the OAuth token that the caller of a request showed, and its type; false: it showed none.
+func SubjectToken(ctx context.Context) (token, kind string, ok bool) {
+	s, ok := ctx.Value(subjectKey{}).(subject)
+	return s.token, s.kind, ok && s.token != ""
+}
+
 // Host is a remote address without its port.
 func Host(remote string) string {
 	if host, _, err := net.SplitHostPort(remote); err == nil {
