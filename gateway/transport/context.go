@@ -5,6 +5,7 @@ import (
 	"net"
 
 	"github.com/aepb/aepb-gateway/ect/identity"
+	"github.com/aepb/aepb-gateway/gateway/transport/egress"
 	"github.com/aepb/aepb-gateway/policy/limit"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
@@ -108,6 +109,18 @@ func WithSubjectToken(ctx context.Context, token, kind string) context.Context {
 func SubjectToken(ctx context.Context) (token, kind string, ok bool) {
 	s, ok := ctx.Value(subjectKey{}).(subject)
 	return s.token, s.kind, ok && s.token != ""
+}
+
+// OnBehalf gives a context with a life of its own what another one says of the agent that requests go to, and of the
+// caller.
+func OnBehalf(own, of context.Context) context.Context {
+	if purpose, ok := egress.PurposeFrom(of); ok {
+		own = egress.WithPurpose(own, purpose)
+	}
+	if token, kind, ok := SubjectToken(of); ok {
+		own = WithSubjectToken(own, token, kind)
+	}
+	return own
 }
 
 // Host is a remote address without its port.

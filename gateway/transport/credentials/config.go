@@ -89,3 +89,9 @@ func Origin(u *url.URL) string {
 	}
 	return u.Scheme + "://" + net.JoinHostPort(strings.ToLower(strings.TrimSuffix(u.Hostname(), ".")), port)
 }
+
+// Check reads the certificate and its key.
+func (c Certificate) Check() error {
+	_, err := c.load()
+	return err
+}

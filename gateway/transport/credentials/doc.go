@@ -21,13 +21,13 @@
 //
 // With RFC 8693 a token is one caller's, for one token that the caller showed: a caller who comes with another token,
 // of other scopes, gets no token that the first one was exchanged for. What the gateway asks an agent for itself (its
-// card, its lists) is known to all callers, so it is asked with a token of the gateway's own (RFC 6749, section 4.4).
+// card, its lists) is known to all callers, so it shows a token of the gateway's own (RFC 6749, section 4.4).
 //
 // # Bounds
 //
 // There are at most 4,096 tokens of callers, of 8 MiB together, and 16 of one caller; the token that was used least
-// recently makes room. A token is at most 8 KiB, an answer of a token endpoint at most 64 KiB, and both it and a
-// command have 10 seconds. After a failure a token endpoint or a command is asked once a second per agent.
+// recently is dropped for another. A token is at most 8 KiB, an answer of a token endpoint at most 64 KiB, and both it and a
+// command have 10 seconds. After a failure there is one attempt a second per agent.
 //
 // # Alternatives considered
 //

@@ -39,7 +39,7 @@ func renewal(life time.Duration) time.Duration {
 func (s *Service) token(ctx context.Context, a *agent, key tokenKey, subject subjectToken) (token, error) {
 	s.mu.Lock()
 	known, now := s.known(a, key), s.deps.Now()
-	valid := known.value != "" && now.Before(known.ends)
+	valid := known.valid(now)
 	refusedNow := known.err != nil && now.Before(known.ends)
 	f := s.flights[key]
 	switch {
@@ -99,32 +99,37 @@ func (s *Service) begin(a *agent, key tokenKey, subject subjectToken) *flight {
 func (s *Service) end(a *agent, key tokenKey, f *flight, got issued, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	defer close(f.done)
 	now := s.deps.Now()
 	delete(s.flights, key)
-	a.minting.trying, a.minting.tried = false, now
-	current := s.agents[a.name] == a
-	why, _ := errors.AsType[*failure](err)
-	switch {
+	a.minting.trying, a.minting.tried, a.minting.failure = false, now, nil
+	switch why, _ := errors.AsType[*failure](err); {
 	case err == nil:
-		a.minting.failure = nil
 		f.token = token{value: got.value, fetched: now, renew: now.Add(renewal(got.life)), ends: now.Add(got.life)}
+		s.note(a, key, f.token)
 	case why != nil && why.caller:
-		a.minting.failure = nil
 		f.token = token{err: a.error(err), ends: now.Add(pause)}
+		if !s.known(a, key).valid(now) {
+			s.note(a, key, f.token)
+		}
 	default:
 		a.minting.failure = a.error(err)
 		f.token = token{err: a.minting.failure}
 	}
-	known := s.known(a, key)
-	lasts := known.value != "" && now.Before(known.ends) && (why == nil || !why.caller)
+}
+
+// valid reports whether there is a value that has not ended.
+func (t token) valid(now time.Time) bool { return t.value != "" && now.Before(t.ends) }
+
+// note has a token used, if its agent is still the one in force.
+func (s *Service) note(a *agent, key tokenKey, t token) {
 	switch {
-	case err != nil && (why == nil || !why.caller), err != nil && lasts, !current: // nothing to note
+	case s.agents[a.name] != a:
 	case key == a.ownKey():
-		a.minting.own = f.token
+		a.minting.own = t
 	default:
-		s.tokens.put(key, f.token)
+		s.tokens.put(key, t)
 	}
-	close(f.done)
 }
 
 // error is what a failure is to callers. It is not wrapped whole: what a library says could quote a URL's query.

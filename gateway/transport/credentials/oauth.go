@@ -128,54 +128,60 @@ func (ClientSecrets) For(r *http.Request) (egress.Credential, error) {
 // Refused implements egress.Credentials: there is nothing newer.
 func (ClientSecrets) Refused(*http.Request, egress.Credential) bool { return false }
 
-// form is what a token endpoint is asked, and the secret that is shown in a header; empty: none is.
+// form is what a token endpoint gets, and the secret that is shown in a header; empty: none is.
 func (s *Service) form(ctx context.Context, o *OAuth, subject subjectToken) (form url.Values, basic string, err error) {
 	form = url.Values{"grant_type": {grantClient}}
 	if subject != (subjectToken{}) {
-		form = url.Values{"grant_type": {grantExchange}, "subject_token": {subject.token}, "subject_token_type": {subject.kind}, "requested_token_type": {typeAccess}}
-		if subject.kind == "" {
-			form.Set("subject_token_type", typeAccess)
+		form = url.Values{
+			"grant_type": {grantExchange}, "requested_token_type": {typeAccess},
+			"subject_token": {subject.token}, "subject_token_type": {cmp.Or(subject.kind, typeAccess)},
 		}
 	}
 	if len(o.Scopes) > 0 {
 		form.Set("scope", strings.Join(o.Scopes, " "))
 	}
 	form["audience"], form["resource"] = o.Audience, o.Resource
-	var made Assertion
-	switch {
-	case o.SecretFile != "":
-		secret, err := ReadSecret(o.SecretFile)
-		if err != nil {
-			return nil, "", &failure{reason: "the secret of the client cannot be read", err: err}
-		}
-		if !o.InBody {
-			return form, basicOf(url.QueryEscape(o.ClientID), url.QueryEscape(string(secret))), nil
-		}
-		form.Set("client_id", o.ClientID)
-		form.Set("client_secret", string(secret))
-		return form, "", nil
-	case o.KeyFile != "":
-		key, err := ReadKey(o.KeyFile)
-		if err == nil {
-			made.JWT, err = credential.Assertion(credential.AssertionDeps{Key: key, Client: o.ClientID, Audience: o.TokenURL, ID: s.deps.NewID(), Now: s.deps.Now()})
-		}
-		if err != nil {
-			return nil, "", &failure{reason: "the key of the client cannot be used", err: err}
-		}
-	default:
+	if o.SecretFile == "" {
+		return form, "", s.vouch(ctx, o, form)
+	}
+	secret, err := ReadSecret(o.SecretFile)
+	if err != nil {
+		return nil, "", &failure{reason: "the secret of the client cannot be read", err: err}
+	}
+	if !o.InBody {
+		return form, basicOf(url.QueryEscape(o.ClientID), url.QueryEscape(string(secret))), nil
+	}
+	form.Set("client_id", o.ClientID)
+	form.Set("client_secret", string(secret))
+	return form, "", nil
+}
+
+// vouch puts a client assertion into a form.
+func (s *Service) vouch(ctx context.Context, o *OAuth, form url.Values) error {
+	made, err := Assertion{ID: o.ClientID}, error(nil)
+	if o.SVID {
 		if made, err = s.deps.Assert(ctx, o.ClientID, o.TokenURL); err != nil {
-			return nil, "", &failure{reason: "the gateway's SVID cannot vouch for it", err: err}
+			return &failure{reason: "the gateway's SVID cannot vouch for it", err: err}
 		}
+	} else if made.JWT, err = s.signed(o); err != nil {
+		return &failure{reason: "the key of the client cannot be used", err: err}
 	}
 	form.Set("client_assertion", made.JWT)
 	form.Set("client_assertion_type", assertionJWT)
 	if made.SVID {
 		form.Set("client_assertion_type", assertionSVID)
 	}
-	if o.ClientID != "" || made.ID != "" {
-		form.Set("client_id", cmp.Or(o.ClientID, made.ID))
+	form.Set("client_id", cmp.Or(o.ClientID, made.ID))
+	return nil
+}
+
+// signed is an assertion with the key of a file.
+func (s *Service) signed(o *OAuth) (string, error) {
+	key, err := ReadKey(o.KeyFile)
+	if err != nil {
+		return "", err
 	}
-	return form, "", nil
+	return credential.Assertion(credential.AssertionDeps{Key: key, Client: o.ClientID, Audience: o.TokenURL, ID: s.deps.NewID(), Now: s.deps.Now()})
 }
 
 // basicOf is the value of Authorization (RFC 7617).
@@ -223,12 +229,10 @@ func answered(response *http.Response, body []byte, exchange bool) (issued, erro
 	switch {
 	case response.StatusCode >= http.StatusMultipleChoices && response.StatusCode < http.StatusBadRequest:
 		return issued{}, &failure{reason: "the token endpoint answers with a redirect, which is not followed"}
+	case response.StatusCode >= http.StatusBadRequest && response.StatusCode < http.StatusInternalServerError && readable && slices.Contains(slices.Concat(oursToMend, callers), answer.Error):
+		return issued{}, &failure{reason: "the token endpoint refuses: " + answer.Error, caller: exchange && slices.Contains(callers, answer.Error)}
 	case response.StatusCode != http.StatusOK:
-		refusal := &failure{reason: "the token endpoint answers with HTTP status " + strconv.Itoa(response.StatusCode)}
-		if readable && response.StatusCode < http.StatusInternalServerError && slices.Contains(slices.Concat(oursToMend, callers), answer.Error) {
-			refusal.reason, refusal.caller = "the token endpoint refuses: "+answer.Error, exchange && slices.Contains(callers, answer.Error)
-		}
-		return issued{}, refusal
+		return issued{}, &failure{reason: "the token endpoint answers with HTTP status " + strconv.Itoa(response.StatusCode)}
 	case !readable:
 		return issued{}, &failure{reason: "the token endpoint answers with no JSON that can be read"}
 	case !strings.EqualFold(answer.Type, "bearer"):

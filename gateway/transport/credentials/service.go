@@ -152,7 +152,7 @@ func bearer(token string) egress.Credential {
 	return egress.Credential{Field: fieldAuthorization, Value: "Bearer " + token}
 }
 
-func (c *Certificate) load() (egress.Credential, error) {
+func (c Certificate) load() (egress.Credential, error) {
 	pair, err := tls.LoadX509KeyPair(c.CertFile, c.KeyFile)
 	if err != nil {
 		return egress.Credential{}, err
@@ -235,7 +235,7 @@ func (s *Service) Refused(r *http.Request, shown egress.Credential) bool {
 	known := s.known(a, key)
 	switch {
 	case known.value != "" && bearer(known.value) != shown:
-		return true // somebody was first
+		return true // another request was first
 	case known.value != "" && s.deps.Now().Sub(known.fetched) < pause:
 		return false
 	case key == a.ownKey():

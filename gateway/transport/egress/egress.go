@@ -201,13 +201,18 @@ func (g *Guard) admit(request *http.Request, expected ect.Identity) (*pool, erro
 		return nil, at.denied(ReasonTaken)
 	case url.Scheme == "https":
 		return g.pool(poolKey{expected: expected}, nil), nil
-	case url.Scheme == "http" && g.plain != nil && g.isPlain(at.hostport()) && (at.address.IsLoopback() || at.host == "localhost") && expected == "":
+	case url.Scheme == "http" && g.plainTo(at) && expected == "":
 		if request.ProtoMajor == 2 {
 			return g.plain2, nil
 		}
 		return g.plain, nil // dial sees to it that the address is loopback
 	}
 	return nil, at.denied(ReasonScheme)
+}
+
+// plainTo reports whether a host may be called without TLS.
+func (g *Guard) plainTo(at target) bool {
+	return g.plain != nil && g.isPlain(at.hostport()) && (at.address.IsLoopback() || at.host == "localhost")
 }
 
 func portOf(port, scheme string) string {
