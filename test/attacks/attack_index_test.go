@@ -25,7 +25,7 @@ import (
 type attackFinding struct {
 	// id: 1 to 18 are findings of the security review (5 and 18 by their items), H1 to
 	// H8 holes that the audit of requirements tried, F1 to F19 of the trial operation.
-	// W1 to W40 were never open: they were tried when the feature was written. X- stands
+	// W1 to W41 were never open: they were tried when the feature was written. X- stands
 	// before those of a later series of attacks on the built program.
 	id   string
 	what string // an attacker could do
@@ -268,6 +268,9 @@ var attackIndex = []attackFinding{
 		"ect/audit:TestAttack_Judge_CostOfForgedTokens", "cmd/aepbctl/proof:TestAttack_Reader_Archives", "cmd/aepbctl/proof:TestAttack_Reader_FindingsAreBounded", "cmd/aepbctl/evidence:TestAttack_Verify_JSONOnATerminal",
 	}},
 	{id: "W40", what: "learn as an agent who approved a call, or what other agents of the workflow were asked", tests: []string{"gateway:TestAttack_TokensOfOthersSentAlong"}},
+	{id: "W41", what: "get as an agent, or as a host that it names, a credential that is not meant for it: another host's, the caller's own, or another caller's", tests: []string{
+		"TestAttack_AgentRedirectsForACredential", "TestAttack_CardNamesAHostForACredential", "TestAttack_AgentWantsTheCallersToken",
+	}},
 	{id: "X-M1", what: "have the gateway read more large answers than it has memory for", tests: []string{
 		"TestAttack_LargeAnswersAtOnce", "gateway/transport/inflight:TestAttack_LargeRequestsOfLongStreams",
 	}},
@@ -369,7 +372,7 @@ func findingIDs() []string {
 	for n := 1; n <= 8; n++ {
 		ids = append(ids, "H"+strconv.Itoa(n))
 	}
-	return append(ids, "F1", "F2", "F3", "F6", "F18", "F19", "N1", "N2", "N4", "N5", "N6", "N7", "N8", "W1", "W2", "W3", "W4", "W5", "W6", "W7", "W8", "W9", "W10", "W11", "W12", "W13", "W14", "W15", "W16", "W17", "W18", "W19", "W20", "W21", "W22", "W23", "W24", "W25", "W26", "W27", "W28", "W29", "W30", "W31", "W32", "W33", "W34", "W35", "W36", "W37", "W38", "W39", "W40", "X-M1", "X-B2", "X-B1", "X-E1", "X-E2", "X-R16", "X-W1", "X-P1", "X-M2", "X-L2", "X-L3", "X-L5", "X-L8", "X-R1", "X-K1", "X-S2", "X-S1")
+	return append(ids, "F1", "F2", "F3", "F6", "F18", "F19", "N1", "N2", "N4", "N5", "N6", "N7", "N8", "W1", "W2", "W3", "W4", "W5", "W6", "W7", "W8", "W9", "W10", "W11", "W12", "W13", "W14", "W15", "W16", "W17", "W18", "W19", "W20", "W21", "W22", "W23", "W24", "W25", "W26", "W27", "W28", "W29", "W30", "W31", "W32", "W33", "W34", "W35", "W36", "W37", "W38", "W39", "W40", "W41", "X-M1", "X-B2", "X-B1", "X-E1", "X-E2", "X-R16", "X-W1", "X-P1", "X-M2", "X-L2", "X-L3", "X-L5", "X-L8", "X-R1", "X-K1", "X-S2", "X-S1")
 }
 
 // attackTests are the tests of attacks in the source tree, by FOLDER:NAME.
