@@ -4,6 +4,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
@@ -12,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math/big"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -22,8 +24,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-
-	"github.com/golang-jwt/jwt/v5"
+	"time"
 
 	"github.com/aepb/aepb-gateway/gateway/config"
 	gatewaytest "github.com/aepb/aepb-gateway/test/harness/gateway"
@@ -271,14 +272,48 @@ func TestCredentials_OfEachKind(t *testing.T) {
 	}
 }
 
-// assertedBy judges a client assertion: its client, audience and key.
-func assertedBy(r *http.Request, client, audience string, key func(*jwt.Token) (any, error)) error {
-	claims := jwt.RegisteredClaims{}
-	_, err := jwt.ParseWithClaims(r.Form.Get("client_assertion"), &claims, key, jwt.WithAudience(audience), jwt.WithIssuer(client), jwt.WithSubject(client), jwt.WithExpirationRequired())
-	if err == nil && (claims.ID == "" || r.Form.Get("client_assertion_type") != "urn:ietf:params:oauth:client-assertion-type:jwt-bearer" || r.Form.Get("client_id") != client) {
-		err = fmt.Errorf("incomplete: %v", claims.ID)
+// assertion is what of a client assertion is judged (RFC 7523, section 3).
+type assertion struct {
+	Alg string   `json:"alg"`
+	X5c [][]byte `json:"x5c"`
+	Iss string   `json:"iss"`
+	Sub string   `json:"sub"`
+	Aud string   `json:"aud"`
+	Jti string   `json:"jti"`
+	Exp int64    `json:"exp"`
+}
+
+// assertedBy judges a client assertion: its client, audience, times and key, which key finds.
+func assertedBy(r *http.Request, client, audience string, key func(assertion) (*ecdsa.PublicKey, error)) error {
+	parts := strings.Split(r.Form.Get("client_assertion"), ".")
+	if len(parts) != 3 || r.Form.Get("client_assertion_type") != "urn:ietf:params:oauth:client-assertion-type:jwt-bearer" || r.Form.Get("client_id") != client {
+		return fmt.Errorf("no assertion: %v", r.Form)
 	}
-	return err
+	var got assertion
+	for _, part := range parts[:2] {
+		text, err := base64.RawURLEncoding.DecodeString(part)
+		if err == nil {
+			err = json.Unmarshal(text, &got)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	public, err := key(got)
+	if err != nil {
+		return err
+	}
+	signature, err := base64.RawURLEncoding.DecodeString(parts[2])
+	if err != nil || len(signature) != 64 {
+		return fmt.Errorf("a signature of %d bytes: %w", len(signature), err)
+	}
+	digest := sha256.Sum256([]byte(parts[0] + "." + parts[1]))
+	left := time.Until(time.Unix(got.Exp, 0))
+	if !ecdsa.Verify(public, digest[:], new(big.Int).SetBytes(signature[:32]), new(big.Int).SetBytes(signature[32:])) || got.Alg != "ES256" ||
+		got.Iss != client || got.Sub != client || got.Aud != audience || got.Jti == "" || left <= 0 || left > 2*time.Minute {
+		return fmt.Errorf("not as it should be: %+v", got)
+	}
+	return nil
 }
 
 func TestCredentials_ByOAuth(t *testing.T) {
@@ -305,21 +340,16 @@ func TestCredentials_ByOAuth(t *testing.T) {
 			return nil
 		}},
 		"key": {config.CredentialOAuth{ClientID: "gw", KeyFile: private}, func(r *http.Request) error {
-			return assertedBy(r, "gw", at, func(*jwt.Token) (any, error) { return &signer.PublicKey, nil })
+			return assertedBy(r, "gw", at, func(assertion) (*ecdsa.PublicKey, error) { return &signer.PublicKey, nil })
 		}},
 		"SVID": {config.CredentialOAuth{SVID: true}, func(r *http.Request) error {
-			return assertedBy(r, b.Self(), at, func(token *jwt.Token) (any, error) {
-				chain, _ := token.Header["x5c"].([]any)
-				text, _ := chain[0].(string)
-				der, err := base64.StdEncoding.DecodeString(text)
-				if err != nil {
-					return nil, err
-				}
-				leaf, err := x509.ParseCertificate(der)
+			return assertedBy(r, b.Self(), at, func(got assertion) (*ecdsa.PublicKey, error) {
+				leaf, err := x509.ParseCertificate(got.X5c[0])
 				if err != nil || !leaf.Equal(b.Dev.Gateway.Chain[0]) {
 					return nil, fmt.Errorf("another certificate: %w", err)
 				}
-				return leaf.PublicKey, nil
+				public, _ := leaf.PublicKey.(*ecdsa.PublicKey)
+				return public, nil
 			})
 		}},
 	} {

@@ -101,6 +101,23 @@ func TestCredentials_AfterRefusalOnceMore(t *testing.T) {
 	}
 }
 
+// TestCredentials_RefusedOverGRPC: UNAUTHENTICATED without a message is gRPC's 401.
+func TestCredentials_RefusedOverGRPC(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(rw http.ResponseWriter, r *http.Request) {
+		rw.Header().Set("Content-Type", "application/grpc")
+		rw.Header().Set("Grpc-Status", "0")
+		if r.Header.Get("Authorization") != "Bearer 1" {
+			rw.Header().Set("Grpc-Status", "16")
+		}
+	})
+	response, err := w.showing(t, &counting{most: 9}).DoAs(post(t, w.server.URL, strings.NewReader("work")), agentID)
+	if err != nil || response.Header.Get("Grpc-Status") != "0" || w.requests.Load() != 2 {
+		t.Fatalf("%d requests: %v", w.requests.Load(), err)
+	}
+	_ = response.Body.Close()
+}
+
 // TestCredentials_NoneToBeHad: nothing is sent, and the error is that of the credentials.
 func TestCredentials_NoneToBeHad(t *testing.T) {
 	t.Parallel()
