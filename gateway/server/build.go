@@ -121,7 +121,7 @@ func (out *Server) makePipeline() error {
 	if err != nil {
 		return err
 	}
-	chain := outbound.NewChain(network, outbound.Metrics(out.metrics, time.Now), set.Stage, outbound.Deadline, outbound.Budgets(out.surfaces.publicBounds.asideOf), outbound.Purposes)
+	chain := outbound.NewChain(network, outbound.Metrics(out.metrics, time.Now), set.Stage, outbound.Deadline, outbound.Budgets(out.surfaces.publicBounds.asideOf), outbound.Purposes(guards.credentials.service.Exchanges))
 	describers, beyond := outbound.Describers(chain, network)
 	out.agents.directory, err = directory.New(directory.Deps{
 		Describers: describers, Egress: guards.Agents, Client: guards.Agents, Changed: out.metrics.DescriptionChanged,

@@ -205,7 +205,7 @@ func (s *Service) For(r *http.Request) (egress.Credential, error) {
 
 // whose is for whom a token is, and what is exchanged for it.
 func (s *Service) whose(ctx context.Context, a *agent, purpose egress.Purpose) (tokenKey, subjectToken, error) {
-	if a.config.OAuth == nil || !a.config.OAuth.Exchange || purpose.Own {
+	if a.config.Kind() != KindExchange || purpose.Own {
 		return a.ownKey(), subjectToken{}, nil
 	}
 	value, kind, ok := s.deps.Subjects.SubjectToken(ctx)
@@ -272,4 +272,12 @@ func (s *Service) Status(name string) (Status, bool) {
 		out.Failed = why.Reason
 	}
 	return out, true
+}
+
+// Exchanges reports whether an agent is called with tokens that were exchanged for those of callers.
+func (s *Service) Exchanges(name string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a := s.agents[name]
+	return a != nil && a.config.Kind() == KindExchange
 }
