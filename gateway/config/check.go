@@ -309,6 +309,7 @@ func (a Agent) check(path string, say func(path, reason string)) {
 	}
 	a.checkRevision(path+".revision", say)
 	a.checkUndo(path, say)
+	a.Credential.check(path+".credential", a, say)
 	if _, ok := levels[a.Level]; !ok {
 		say(path+".ect_assurance_level", "a level is L1, L2 or L3")
 	}

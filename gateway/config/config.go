@@ -246,18 +246,20 @@ type Peer struct {
 
 // Agent is one agent.
 type Agent struct {
-	ID         string     `yaml:"id"`                  // SPIFFE ID that the agent's TLS certificate must carry. Default: the certificate must carry the host name.
-	Endpoints  []Endpoint `yaml:"endpoints"`           // Endpoints, one per binding. At least one, unless capability is set.
-	Capability string     `yaml:"capability"`          // URL of the agent's capability document, which names its endpoints.
-	Pin        bool       `yaml:"pin"`                 // true: a changed description of the agent waits for aepbctl agents accept. Default: false.
-	Revision   string     `yaml:"revision"`            // The only MCP revision for the agent's MCP endpoint: 2026-07-28, 2025-11-25, 2025-06-18, 2025-03-26 or 2024-11-05. Default: chosen for each caller.
-	Expose     []string   `yaml:"expose"`              // What callers of other protocols see of an MCP server: tools, prompts (skills prompt.NAME), resources (skills resource.read, resource.list). Default: tools.
-	Callers    []string   `yaml:"callers"`             // SPIFFE IDs, or prefixes ending in /*; a suffix such as #invoke or #task.get allows one operation, #invoke:NAME one tool or skill, with * for any characters. Default: no caller, in dev every caller.
-	Tools      []string   `yaml:"tools"`               // Patterns, with * for any characters, of the tools and skills that any caller may invoke, at most 256. Others are not listed. Default: all.
-	Level      string     `yaml:"ect_assurance_level"` // L1, L2 or L3: lowest level of evidence that the agent accepts; translations have L2. Default: L2.
-	RequireECT bool       `yaml:"require_ect"`         // true: messages for this agent without an ECT are refused. Default: false.
-	Timeout    Duration   `yaml:"timeout"`             // Longest duration of one call. Default: the gateway's timeout.
-	Life       Life       `yaml:"lifecycle"`           // Lifecycle of the agent.
+	ID         string      `yaml:"id"`                  // SPIFFE ID that the agent's TLS certificate must carry. Default: the certificate must carry the host name.
+	Endpoints  []Endpoint  `yaml:"endpoints"`           // Endpoints, one per binding. At least one, unless capability is set.
+	Capability string      `yaml:"capability"`          // URL of the agent's capability document, which names its endpoints.
+	Credential *Credential `yaml:"credential"`          // What the agent is shown besides the certificate of this gateway. Default: nothing.
+	Plain      bool        `yaml:"plain"`               // true: endpoints and capability may be http URLs of this machine, such as a sidecar's; callers' messages pass without TLS. Default: false.
+	Pin        bool        `yaml:"pin"`                 // true: a changed description of the agent waits for aepbctl agents accept. Default: false.
+	Revision   string      `yaml:"revision"`            // The only MCP revision for the agent's MCP endpoint: 2026-07-28, 2025-11-25, 2025-06-18, 2025-03-26 or 2024-11-05. Default: chosen for each caller.
+	Expose     []string    `yaml:"expose"`              // What callers of other protocols see of an MCP server: tools, prompts (skills prompt.NAME), resources (skills resource.read, resource.list). Default: tools.
+	Callers    []string    `yaml:"callers"`             // SPIFFE IDs, or prefixes ending in /*; a suffix such as #invoke or #task.get allows one operation, #invoke:NAME one tool or skill, with * for any characters. Default: no caller, in dev every caller.
+	Tools      []string    `yaml:"tools"`               // Patterns, with * for any characters, of the tools and skills that any caller may invoke, at most 256. Others are not listed. Default: all.
+	Level      string      `yaml:"ect_assurance_level"` // L1, L2 or L3: lowest level of evidence that the agent accepts; translations have L2. Default: L2.
+	RequireECT bool        `yaml:"require_ect"`         // true: messages for this agent without an ECT are refused. Default: false.
+	Timeout    Duration    `yaml:"timeout"`             // Longest duration of one call. Default: the gateway's timeout.
+	Life       Life        `yaml:"lifecycle"`           // Lifecycle of the agent.
 
 	ToolNames  map[string]string       `yaml:"tool_names"` // Names under which callers see and call tools and skills, by the agent's own names, at most 256. Default: the agent's own names.
 	ReadOnly   []string                `yaml:"read_only"`  // Tools that change nothing, so that no checkpoint is written before them; "*": all tools. Default: no tool.
@@ -414,7 +416,7 @@ func (c Config) Directory(dev bool) []directory.Agent {
 	for name, a := range c.Agents {
 		agent := directory.Agent{
 			Name: name, ID: ect.Identity(a.ID), Timeout: time.Duration(a.Timeout), AssuranceLevel: levels[a.Level],
-			Capability: a.Capability, Pin: a.Pin, Expose: a.Expose, Undo: a.undo(),
+			Capability: a.Capability, Pin: a.Pin, Plain: a.Plain, Expose: a.Expose, Undo: a.undo(),
 			Rules: policy.Rules{
 				Callers: a.Callers, RequireECT: a.RequireECT, Open: dev && len(a.Callers) == 0, Tools: a.Tools, Names: policy.NewNames(a.ToolNames),
 			},

@@ -43,6 +43,7 @@ type Agent struct {
 
 	Capability string // URL of its capability document; empty: the operator described it
 	Pin        bool   // a changed description waits for an operator (R9)
+	Plain      bool   // it is on this machine and takes plain HTTP, whatever the directory allows
 
 	// Expose is what of an MCP server callers of other protocols see besides its
 	// tools: ExposePrompts, ExposeResources. ExposeTools says nothing more.
@@ -241,9 +242,10 @@ func (a Agent) mistakes(speaks func(canonical.Binding) bool, plainLoopback bool)
 	say(a.ID != "" && !validID(a.ID), "the id is not the SPIFFE id of a workload, such as spiffe://example.com/calculator")
 	say(a.AssuranceLevel < 0 || a.AssuranceLevel > ect.L3, "an assurance level is L1, L2 or L3")
 	say(len(a.Expose) > maxExpose || slices.ContainsFunc(a.Expose, func(what string) bool { return !Exposable(what) }), "what is exposed is tools, prompts or resources")
+	say(a.plainWithID(), "an agent without TLS (plain) proves no id")
 	say(a.Timeout < 0 || a.Timeout > MaxTimeout, "the time limit is 0 to "+MaxTimeout.String())
 	say(a.Capability != "" && len(a.Endpoints) > 0, "its endpoints are in its capability document: name one or the other")
-	say(a.Capability != "" && !documentURL(a.Capability, plainLoopback), "the capability document must have an https URL")
+	say(a.Capability != "" && !documentURL(a.Capability, a.takesPlain(plainLoopback, "")), "the capability document must have an https URL")
 	say(a.Capability == "" && len(a.Endpoints) == 0, "at least one endpoint is required, or a capability document")
 	seen := map[canonical.Binding]bool{}
 	for _, e := range a.Endpoints {
@@ -254,7 +256,7 @@ func (a Agent) mistakes(speaks func(canonical.Binding) bool, plainLoopback bool)
 			say(e.beyond() != "", e.beyond())
 			continue
 		}
-		reason := cmp.Or(e.reached(plainLoopback), e.special())
+		reason := cmp.Or(e.reached(a.takesPlain(plainLoopback, e.Binding)), e.special())
 		say(reason != "", reason)
 		if _, _, err := net.SplitHostPort(e.GRPC); e.GRPC != "" {
 			say(err != nil || checkURL("https://"+e.GRPC, false) != "", "the place for gRPC is no host:port")
@@ -262,6 +264,13 @@ func (a Agent) mistakes(speaks func(canonical.Binding) bool, plainLoopback bool)
 	}
 	return reasons
 }
+
+// takesPlain reports whether a URL of the agent may be one of this machine without TLS. Datagrams are for development.
+func (a Agent) takesPlain(plainLoopback bool, binding canonical.Binding) bool {
+	return plainLoopback || a.Plain && !strings.HasPrefix(string(binding), "uacp-")
+}
+
+func (a Agent) plainWithID() bool { return a.Plain && a.ID != "" }
 
 // reached judges what an operator says of how an endpoint is reached. A program is an
 // operator's to name: no capability document can.
@@ -362,7 +371,7 @@ func checkURL(text string, plainLoopback bool) string {
 	case u.Scheme == "http" && plainLoopback && loopback(u.Hostname()):
 		return ""
 	default:
-		return "the endpoint must be an https URL (http only in dev, and only to this machine)"
+		return "the endpoint must be an https URL (http only in dev or with plain: true, and only to this machine)"
 	}
 }
 

@@ -192,6 +192,9 @@ func (d *Directory) resolve(ctx context.Context, agent Agent) (Agent, error) {
 	if ok && d.deps.Now().Before(r.until) {
 		return r.agent, r.err
 	}
+	if agent.Listed() {
+		ctx = egress.WithPurpose(ctx, egress.Purpose{Agent: agent.Name, Own: true})
+	}
 	fetched := d.document(ctx, agent.Capability, agent.ID, d.fetcher(agent))
 	merged, err := d.merge(agent, fetched)
 	d.keep(agent, merged, err, fetched.until)

@@ -101,6 +101,7 @@ type AdminDeps struct {
 // Running is what operators may know of the process. What is nil is not served.
 type Running struct {
 	Processes     func() []admindoc.Process // that run for agents
+	Credential    func(agent string) *admindoc.Credential
 	Configuration func() admindoc.Configuration
 }
 
@@ -279,6 +280,9 @@ func (a admin) remove(c *gin.Context) {
 func (a admin) document(agent directory.Agent) admindoc.Agent {
 	doc := listing.DocumentOf(agent)
 	doc.From, doc.Lifecycle = a.deps.Agents.From(agent.Name), lifecycleOf(a.deps.Directory.Known(agent))
+	if a.deps.Credential != nil && doc.From == "configuration" {
+		doc.Credential = a.deps.Credential(agent.Name)
+	}
 	return doc
 }
 

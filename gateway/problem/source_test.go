@@ -31,6 +31,7 @@ var exempt = map[string]string{
 	module + "gateway/transport/slim/internal/frame.Error":         "a stranger's message is dropped; of ours the dialer says that it cannot be sent",
 	module + "gateway/transport/slim/internal/frame.TooLargeError": "the dialer says it in transport's words",
 	module + "gateway/task/execution.ImpossibleError":              "a mistake of ours that changes nothing: tests see it",
+	module + "gateway/transport/stdio.OutputError":                 "it is the cause of a missing credential, which has a row",
 	module + "gateway/state.BlobTakenError":                        "package checkpoint says that another token has the id",
 	module + "lifecycle/compensation.RuleError":                    "the operator gets it at the start",
 	module + "lifecycle/rollback.StateError":                       "met by what carries out rollbacks: another replica was first",

@@ -205,6 +205,12 @@ var table = rows(
 		p.Where = Where{Program: stdio.Cause(e.Err), Address: addressOf(e.Err)}
 		return p
 	}),
+	as(func(e *transport.CredentialError) Problem {
+		if e.Caller {
+			return of(CodePolicyViolation, e.Error())
+		}
+		return retry(of(CodeUnreachable, e.Error()), 0, retrySoon)
+	}),
 	as(func(*stdio.EndedError) Problem { return fault(of(CodeUnreachable, "the agent's program ended")) }),
 	as(func(e *stdio.WaitError) Problem {
 		return retry(fault(of(CodeUnreachable, "the agent's program failed, and is started again later")), e.After, retrySoon)

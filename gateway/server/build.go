@@ -49,6 +49,7 @@ type agents struct {
 // use puts the configured agents and peers in force. [config.Parse] has judged all but the agents.
 func (a agents) use(s Config) error {
 	c, dev := s.Settings, s.Development
+	a.guards.credentials.use(c)
 	return errors.Join(a.directory.UsePeers(c.PeerGateways(dev)), a.listed.Configure(c.Directory(dev)), a.directory.AllowDocuments(c.VisitorRules(dev)))
 }
 
@@ -120,7 +121,7 @@ func (out *Server) makePipeline() error {
 	if err != nil {
 		return err
 	}
-	chain := outbound.NewChain(network, outbound.Metrics(out.metrics, time.Now), set.Stage, outbound.Deadline, outbound.Budgets(out.surfaces.publicBounds.asideOf))
+	chain := outbound.NewChain(network, outbound.Metrics(out.metrics, time.Now), set.Stage, outbound.Deadline, outbound.Budgets(out.surfaces.publicBounds.asideOf), outbound.Purposes(guards.credentials.service.Exchanges))
 	describers, beyond := outbound.Describers(chain, network)
 	out.agents.directory, err = directory.New(directory.Deps{
 		Describers: describers, Egress: guards.Agents, Client: guards.Agents, Changed: out.metrics.DescriptionChanged,

@@ -1,8 +1,20 @@
 package server
 
 import (
+	"context"
+	"crypto"
+	"crypto/x509"
 	"errors"
+	"net"
+	"net/url"
+	"sync/atomic"
+	"time"
 
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/identity/credential"
+	"github.com/aepb/aepb-gateway/gateway/config"
+	"github.com/aepb/aepb-gateway/gateway/directory/admindoc"
+	"github.com/aepb/aepb-gateway/gateway/transport/credentials"
 	"github.com/aepb/aepb-gateway/gateway/transport/egress"
 	"github.com/aepb/aepb-gateway/gateway/transport/stdio"
 )
@@ -16,14 +28,18 @@ type Guards struct {
 	Webhooks *egress.Guard
 	Programs *stdio.Host // runs the programs of agents
 
-	documents *egress.Guard // fetches capability documents that callers name, to which nothing of what is open toward agents is open
+	credentials *shownCredentials
+	documents   *egress.Guard // fetches capability documents that callers name, to which nothing of what is open toward agents is open
 }
 
 // newGuards makes them. taken reports whether a listed agent or a peer is at a host and port.
 func newGuards(s Config, taken func(at string) bool) (*Guards, error) {
 	conf, g := egress.Config{AllowLoopbackHTTP: s.Development}, &Guards{}
-	var errs [4]error
-	g.Agents, errs[0] = egress.New(egress.Deps{TLS: s.Identity.Source, Config: conf})
+	var errs [5]error
+	if g.credentials, errs[4] = newShownCredentials(s); errs[4] != nil {
+		return nil, errs[4]
+	}
+	g.Agents, errs[0] = egress.New(egress.Deps{TLS: s.Identity.Source, Config: conf, Credentials: g.credentials.service, Plain: g.credentials.isPlain})
 	g.documents, errs[1] = egress.New(egress.Deps{TLS: s.Identity.Source, Config: conf, Refuses: s.listensAt})
 	if s.Development {
 		conf.AllowPrivate = []string{"127.0.0.0/8", "::1/128"}
@@ -38,15 +54,125 @@ func newGuards(s Config, taken func(at string) bool) (*Guards, error) {
 
 // close ends the programs, and the connections on which nothing is said.
 func (g *Guards) close() error {
-	for _, guard := range []*egress.Guard{g.Agents, g.documents, g.Webhooks} {
+	ended := g.credentials.service.Close()
+	for _, guard := range []*egress.Guard{g.Agents, g.documents, g.Webhooks, g.credentials.endpoints} {
 		guard.CloseIdle()
 	}
-	return g.Programs.Close()
+	return errors.Join(ended, g.Programs.Close())
 }
 
 // renew has the next connections show the renewed certificate.
 func (g *Guards) renew() {
-	for _, guard := range []*egress.Guard{g.Agents, g.documents, g.Webhooks} {
+	for _, guard := range []*egress.Guard{g.Agents, g.documents, g.Webhooks, g.credentials.endpoints} {
 		guard.Renew()
 	}
+}
+
+// shownCredentials are what agents are shown, and the way to the token endpoints, to which nothing of what is open
+// toward agents is open.
+type shownCredentials struct {
+	service   *credentials.Service
+	endpoints *egress.Guard
+	allowed   map[string]bool // hosts of token endpoints
+	plain     atomic.Pointer[map[string]bool]
+}
+
+func newShownCredentials(s Config) (out *shownCredentials, err error) {
+	out = &shownCredentials{allowed: map[string]bool{}}
+	if out.endpoints, err = egress.New(egress.Deps{TLS: s.Identity.Source, Credentials: credentials.ClientSecrets{}}); err != nil {
+		return nil, err
+	}
+	out.service, err = credentials.New(credentials.Deps{Client: out.endpoints, Assert: s.Identity.assert, NewID: func() string { return string(ect.NewID()) }})
+	return out, err
+}
+
+// assert vouches for the gateway at a token endpoint: with a JWT-SVID of the Workload API, or with a JWT that the key
+// of its X.509-SVID signs.
+func (i Identity) assert(ctx context.Context, client, audience string) (credentials.Assertion, error) {
+	if i.Workload != nil {
+		token, _, err := i.Workload.Token(ctx, audience)
+		return credentials.Assertion{JWT: token, SVID: true, ID: string(i.SVID.ID)}, err
+	}
+	own, err := i.Source.ClientConfig("").GetClientCertificate(nil)
+	if err != nil {
+		return credentials.Assertion{}, err
+	}
+	d := credential.AssertionDeps{Client: client, Audience: audience, ID: string(ect.NewID()), Now: time.Now()}
+	if client == "" {
+		d.Client = string(i.SVID.ID)
+	}
+	d.Key, _ = own.PrivateKey.(crypto.Signer)
+	for _, raw := range own.Certificate {
+		certificate, err := x509.ParseCertificate(raw)
+		if err != nil {
+			return credentials.Assertion{}, err
+		}
+		d.Chain = append(d.Chain, certificate)
+	}
+	made, err := credential.Assertion(d)
+	return credentials.Assertion{JWT: made, ID: d.Client}, err
+}
+
+// use puts the credentials of the configuration in force. Nothing else calls it at the same time.
+func (c *shownCredentials) use(settings config.Config) {
+	all, hosts, plain := config.Credentials(settings), map[string]bool{}, map[string]bool{}
+	for _, one := range all {
+		if one.OAuth != nil {
+			hosts[hostport(one.OAuth.TokenURL)] = true
+		}
+	}
+	for _, agent := range settings.Agents {
+		if !agent.Plain {
+			continue
+		}
+		for _, at := range agent.PlainPlaces() {
+			plain[at] = true
+		}
+	}
+	for at := range hosts {
+		if !c.allowed[at] {
+			c.endpoints.Allow(at)
+		}
+	}
+	c.plain.Store(&plain)
+	c.service.Use(all)
+	for at := range c.allowed {
+		if !hosts[at] {
+			c.endpoints.Disallow(at)
+		}
+	}
+	c.allowed = hosts
+}
+
+// hostport is that of an absolute https URL.
+func hostport(text string) string {
+	u, err := url.Parse(text)
+	if err != nil {
+		return ""
+	}
+	port := u.Port()
+	if port == "" {
+		port = "443"
+	}
+	return net.JoinHostPort(u.Hostname(), port)
+}
+
+// isPlain reports whether the operator says that a host and port of this machine takes plain HTTP.
+func (c *shownCredentials) isPlain(at string) bool {
+	plain := c.plain.Load()
+	return plain != nil && (*plain)[at]
+}
+
+// document says how the credential of an agent stands; nil: it has none.
+func (c *shownCredentials) document(agent string) *admindoc.Credential {
+	status, ok := c.service.Status(agent)
+	if !ok {
+		return nil
+	}
+	out := &admindoc.Credential{Kind: status.Kind, Error: status.Failed}
+	if !status.Ends.IsZero() {
+		ends := status.Ends.UTC()
+		out.Ends = &ends
+	}
+	return out
 }

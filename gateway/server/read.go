@@ -171,6 +171,7 @@ func (s *Config) readFiles(dir string) error {
 	errs = append(errs, err)
 	s.Identity.AINP, err = developmentAINP(c.AINP, dir)
 	note("ainp.key", err)
+	errs = append(errs, config.ReadCredentials(c))
 	return errors.Join(errs...)
 }
 

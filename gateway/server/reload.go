@@ -26,6 +26,9 @@ func (out *Server) Reload(ctx context.Context, c config.Config) error {
 	if err != nil {
 		return err
 	}
+	if err := config.ReadCredentials(c); err != nil {
+		return err
+	}
 	renewSLIM, err := next.renewSLIM(c.SLIM)
 	if err != nil {
 		return err

@@ -48,10 +48,13 @@ func AddEvidence(h http.Header, tokens []string) {
 const withCheckpoint = 3
 
 // BrokenError is what it means that a request or its answer broke off: an
-// *egress.DeniedError, a *[TimeoutError], the context's error or an *[UnreachableError].
+// *egress.DeniedError, a *[CredentialError], a *[TimeoutError], the context's error or an *[UnreachableError].
 func BrokenError(ctx context.Context, e Endpoint, err error) error {
 	if denied, ok := errors.AsType[*egress.DeniedError](err); ok {
 		return denied
+	}
+	if missing, ok := errors.AsType[*CredentialError](err); ok {
+		return missing
 	}
 	if exceeded, ok := errors.AsType[*quota.ExceededError](err); ok {
 		return exceeded // the caller's own doing, or that of others, but not the agent's
@@ -66,15 +69,18 @@ func BrokenError(ctx context.Context, e Endpoint, err error) error {
 	}
 }
 
-// CallError is why a call over HTTP has no response: *egress.DeniedError, a
+// CallError is why a call over HTTP has no response: *egress.DeniedError, a *[CredentialError], a
 // *[TimeoutError], a *[UnreachableError], or the context's error where the caller went
 // away, which is not the agent's fault.
 func CallError(ctx context.Context, e Endpoint, err error) error {
 	var denied *egress.DeniedError
+	var missing *CredentialError
 	var network net.Error
 	switch {
 	case errors.As(err, &denied):
 		return denied
+	case errors.As(err, &missing):
+		return missing
 	case errors.Is(ctx.Err(), context.DeadlineExceeded), ctx.Err() == nil && errors.As(err, &network) && network.Timeout():
 		return &TimeoutError{Agent: e.Agent, After: e.Timeout, Connecting: connecting(err)}
 	case ctx.Err() != nil:

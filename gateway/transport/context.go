@@ -5,6 +5,7 @@ import (
 	"net"
 
 	"github.com/aepb/aepb-gateway/ect/identity"
+	"github.com/aepb/aepb-gateway/gateway/transport/egress"
 	"github.com/aepb/aepb-gateway/policy/limit"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
@@ -91,6 +92,35 @@ func (q CallInfo) With(pass limit.Pass) CallInfo {
 func CallerFrom(ctx context.Context) identity.Caller {
 	a, _ := ctx.Value(callerKey{}).(arrival)
 	return a.caller
+}
+
+type subjectKey struct{}
+
+type subject struct{ token, kind string }
+
+// WithSubjectToken marks the context of a request with the OAuth token that its caller showed, and its type (RFC 8693,
+// section 3). It goes to the token endpoint that exchanges it for an agent, and nowhere else. Only the listener that
+// verified the token calls this.
+func WithSubjectToken(ctx context.Context, token, kind string) context.Context {
+	return context.WithValue(ctx, subjectKey{}, subject{token, kind})
+}
+
+// SubjectToken is the OAuth token that the caller of a request showed, and its type; false: it showed none.
+func SubjectToken(ctx context.Context) (token, kind string, ok bool) {
+	s, ok := ctx.Value(subjectKey{}).(subject)
+	return s.token, s.kind, ok && s.token != ""
+}
+
+// OnBehalf gives a context with a life of its own what another one says of the agent that requests go to, and of the
+// caller.
+func OnBehalf(own, of context.Context) context.Context {
+	if purpose, ok := egress.PurposeFrom(of); ok {
+		own = egress.WithPurpose(own, purpose)
+	}
+	if token, kind, ok := SubjectToken(of); ok {
+		own = WithSubjectToken(own, token, kind)
+	}
+	return own
 }
 
 // Host is a remote address without its port.

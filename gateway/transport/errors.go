@@ -30,6 +30,22 @@ func (e *TimeoutError) Error() string {
 	return "agent " + e.Agent + " did not answer within " + e.After.String()
 }
 
+// CredentialError reports that a message was not sent because the gateway has no credential that the agent wants. It
+// holds no secret.
+type CredentialError struct {
+	Agent  string
+	Reason string // for operators and callers: it names no host and quotes nothing
+	Caller bool   // the caller has shown no token that could be exchanged, or one that was refused
+	Err    error  // for logs; never shown to a caller; nil: there is none
+}
+
+func (e *CredentialError) Error() string {
+	return "agent credentials cannot be had for " + e.Agent + ": " + e.Reason
+}
+
+// Unwrap gives the cause.
+func (e *CredentialError) Unwrap() error { return e.Err }
+
 // OverBudgetError reports that the agent has done the work, and that its answer is not
 // delivered, because the caller has too many large answers under way.
 type OverBudgetError struct {

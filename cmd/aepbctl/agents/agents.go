@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -260,6 +261,21 @@ func agentsShow(c *client.Client) *cobra.Command {
 	}
 }
 
+// printCredential prints its kind, when its token ends, and why the last attempt to get one failed.
+func printCredential(w io.Writer, c *admindoc.Credential) {
+	if c == nil {
+		return
+	}
+	out := terminal.Word(c.Kind)
+	if c.Ends != nil {
+		out += ", token until " + c.Ends.Format(time.RFC3339)
+	}
+	if c.Error != "" {
+		out += ", last attempt failed: " + terminal.Line(c.Error)
+	}
+	fmt.Fprintln(w, "  is shown a credential:", out)
+}
+
 func printAgent(w io.Writer, a agent) error {
 	fmt.Fprintln(w, terminal.Word(a.Name), terminal.Word(a.ID))
 	if a.Capability != "" {
@@ -272,6 +288,7 @@ func printAgent(w io.Writer, a agent) error {
 		}
 		fmt.Fprintln(w, " ", terminal.Word(e.Binding), terminal.Word(e.Version), at)
 	}
+	printCredential(w, a.Credential)
 	if l := a.Lifecycle; l != nil {
 		fmt.Fprintln(w, "  is", terminal.Word(l.Status))
 		if l.Successor != nil {

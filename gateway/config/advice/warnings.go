@@ -108,6 +108,9 @@ func secrets(c config.Config) []secret {
 				all = append(all, secret{"agents.'" + name + "'.endpoints[" + strconv.Itoa(i) + "].program.env_files." + variable, e.Program.EnvFiles[variable]})
 			}
 		}
+		for _, file := range c.Agents[name].Credential.Secrets() {
+			all = append(all, secret{"agents.'" + name + "'.credential." + file.Key, file.Path})
+		}
 	}
 	return slices.DeleteFunc(all, func(s secret) bool { return s.file == "" })
 }

@@ -27,6 +27,15 @@ type Agent struct {
 	Description    *Summary          `json:"description,omitempty"`
 	Lifecycle      *Lifecycle        `json:"lifecycle,omitempty"`
 	Descriptions   []Pin             `json:"descriptions,omitempty"`
+
+	Credential *Credential `json:"credential,omitempty"`
+}
+
+// Credential is how the credential stands that an agent is shown. It holds no secret.
+type Credential struct {
+	Kind  string     `json:"kind"`            // header, bearer, basic, oauth, oauth-exchange or certificate
+	Ends  *time.Time `json:"ends,omitempty"`  // of the gateway's own token
+	Error string     `json:"error,omitempty"` // why the last attempt to get one failed
 }
 
 // Encode writes the document of an agent as JSON.

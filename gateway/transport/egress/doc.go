@@ -15,6 +15,7 @@
 //   - dial.go: resolve once, check every address, dial a checked one
 //   - grants.go: what the operator has allowed beyond the public internet
 //   - address.go: the table of address classes
+//   - credentials.go: what requests show to agents, and what becomes of a 401
 //   - tell.go, bounds.go: posts to hosts that callers name, and their bounds
 //   - config.go: bounds and their defaults
 //
@@ -26,8 +27,9 @@
 // handed back. A name is resolved once per connection and the connection goes
 // to an address out of that very answer, so a second answer cannot be smuggled
 // in (DNS rebinding); one bad address spoils the whole answer. No credential
-// passes: Authorization, Cookie, Proxy-* and Workload-* are removed from every
-// request, and a URL with user information is refused. A Host that differs from
+// passes through: Authorization, Cookie, Proxy-* and Workload-* are removed from every
+// request, and a URL with user information is refused. What the operator has configured for an
+// agent is added then, by Deps.Credentials. A Host that differs from
 // the URL's is dropped. Bodies are left as they are: no transparent
 // decompression, because evidence hashes what the peer sent.
 //

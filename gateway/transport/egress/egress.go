@@ -34,6 +34,11 @@ type Deps struct {
 	Refuses func(hostport string) bool
 	// Anonymous: servers are shown no client certificate.
 	Anonymous bool
+	// Credentials say what requests show besides; nil: nothing.
+	Credentials Credentials
+	// Plain reports whether a host and port, in the form of [Canonical], is reached without TLS. It must be one of
+	// loopback. Nil: only what Config allows.
+	Plain func(hostport string) bool
 }
 
 // errNoTLS: without a TLS configuration a guard could authenticate no peer.
@@ -54,13 +59,22 @@ type Guard struct {
 	network  func(ctx context.Context, network, address string) (net.Conn, error)
 	plain    *pool // http toward loopback; nil: refused
 	plain2   *pool // the same in HTTP/2 alone
+	isPlain  func(hostport string) bool
+
+	credentials Credentials // nil: there are none
 
 	mu    sync.Mutex
 	clock uint64 // counts uses, to find the pool used least recently
-	pools map[ect.Identity]*pool
+	pools map[poolKey]*pool
 }
 
-// pool is the connections that were made expecting one identity. They are not
+// poolKey is what the handshakes of connections have in common.
+type poolKey struct {
+	expected    ect.Identity
+	certificate string // that is shown; empty: the gateway's own
+}
+
+// pool is the connections that were made expecting one identity and showing one certificate. They are not
 // shared with other expectations: the proof is given in the handshake.
 type pool struct {
 	transport *http.Transport
@@ -103,14 +117,17 @@ func New(deps Deps) (*Guard, error) {
 	}
 	g := &Guard{
 		tls: deps.TLS, config: deps.Config.withDefaults(), grants: allowed, resolver: deps.Resolver,
-		network: (&net.Dialer{}).DialContext, pools: map[ect.Identity]*pool{},
-		refuses: deps.Refuses, anon: deps.Anonymous,
+		network: (&net.Dialer{}).DialContext, pools: map[poolKey]*pool{},
+		refuses: deps.Refuses, anon: deps.Anonymous, credentials: deps.Credentials, isPlain: deps.Plain,
 	}
 	if g.refuses == nil {
 		g.refuses = func(string) bool { return false }
 	}
 	g.resolver = cmp.Or[Resolver](g.resolver, net.DefaultResolver)
 	if g.config.AllowLoopbackHTTP {
+		g.isPlain = func(string) bool { return true }
+	}
+	if g.isPlain != nil {
 		g.plain, g.plain2 = g.newPool(nil), &pool{transport: g.newTransport(nil)}
 		g.plain2.transport.Protocols = new(http.Protocols)
 		g.plain2.transport.Protocols.SetUnencryptedHTTP2(true)
@@ -119,8 +136,8 @@ func New(deps Deps) (*Guard, error) {
 }
 
 // DoAs sends a request to a server that must prove the expected SPIFFE id;
-// empty: its host name. The request is not changed: a copy without credentials
-// is sent. One of HTTP/2 (ProtoMajor) without TLS is sent in that and no other;
+// empty: its host name. The request is not changed: a copy without credentials of its own
+// is sent, with those of Deps.Credentials. One of HTTP/2 (ProtoMajor) without TLS is sent in that and no other;
 // with TLS the server decides. A redirect comes back as it is. Errors: *DeniedError, when nothing
 // was sent; the request's context's, also for a response or the end of a body
 // that came after the request ended; identity.ErrUnexpectedPeer; the network's
@@ -133,7 +150,7 @@ func (g *Guard) DoAs(request *http.Request, expected ect.Identity) (*http.Respon
 		}
 		return nil, err
 	}
-	response, err := pool.send(bare(request))
+	response, err := g.send(request, expected, pool)
 	return countBody(request.Context(), response, err)
 }
 
@@ -183,14 +200,19 @@ func (g *Guard) admit(request *http.Request, expected ect.Identity) (*pool, erro
 	case g.refuses(at.hostport()):
 		return nil, at.denied(ReasonTaken)
 	case url.Scheme == "https":
-		return g.pool(expected), nil
-	case url.Scheme == "http" && g.plain != nil && (at.address.IsLoopback() || at.host == "localhost") && expected == "":
+		return g.pool(poolKey{expected: expected}, nil), nil
+	case url.Scheme == "http" && g.plainTo(at) && expected == "":
 		if request.ProtoMajor == 2 {
 			return g.plain2, nil
 		}
 		return g.plain, nil // dial sees to it that the address is loopback
 	}
 	return nil, at.denied(ReasonScheme)
+}
+
+// plainTo reports whether a host may be called without TLS.
+func (g *Guard) plainTo(at target) bool {
+	return g.plain != nil && g.isPlain(at.hostport()) && (at.address.IsLoopback() || at.host == "localhost")
 }
 
 func portOf(port, scheme string) string {
@@ -226,27 +248,32 @@ func begins(name, prefix string) bool {
 	return len(name) >= len(prefix) && strings.EqualFold(name[:len(prefix)], prefix)
 }
 
-// pool returns the pool for an expected identity. If there is none it makes one, and
-// evicts the least recently used pool when there are too many.
-func (g *Guard) pool(expected ect.Identity) *pool {
+// pool returns the pool of a key, whose connections show a certificate (nil: the gateway's own). If there is none it
+// makes one, and evicts the least recently used pool when there are too many.
+func (g *Guard) pool(key poolKey, shown *tls.Certificate) *pool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.clock++
-	if p, ok := g.pools[expected]; ok {
+	if p, ok := g.pools[key]; ok {
 		p.used = g.clock
 		return p
 	}
 	if len(g.pools) >= g.config.MaxIdentities {
 		g.evict()
 	}
-	p := g.newPool(g.tlsConfig(expected))
+	config := g.tlsConfig(key.expected)
+	if shown != nil {
+		config.Certificates = nil
+		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return shown, nil }
+	}
+	p := g.newPool(config)
 	p.used = g.clock
-	g.pools[expected] = p
+	g.pools[key] = p
 	return p
 }
 
 func (g *Guard) evict() {
-	var oldest ect.Identity
+	var oldest poolKey
 	for id, p := range g.pools {
 		if o, ok := g.pools[oldest]; !ok || p.used < o.used {
 			oldest = id
@@ -261,7 +288,7 @@ func (g *Guard) evict() {
 func (g *Guard) dropPools() {
 	g.mu.Lock()
 	old := g.pools
-	g.pools = map[ect.Identity]*pool{}
+	g.pools = map[poolKey]*pool{}
 	g.mu.Unlock()
 	for _, p := range old {
 		p.closeIdle(true)

@@ -115,10 +115,10 @@ func TestPool_CountIsBounded(t *testing.T) {
 	w := newWorld(t, nil)
 	g := w.near(t, Config{MaxIdentities: 2})
 	for _, expected := range []ect.Identity{"", agentID, "", "spiffe://example.org/agents/b"} {
-		g.pool(expected)
+		g.pool(poolKey{expected: expected}, nil)
 	}
 	for expected, want := range map[ect.Identity]bool{"": true, agentID: false, "spiffe://example.org/agents/b": true} {
-		if _, got := g.pools[expected]; got != want {
+		if _, got := g.pools[poolKey{expected: expected}]; got != want {
 			t.Errorf("pool for %q: %v", expected, got)
 		}
 	}

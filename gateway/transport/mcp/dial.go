@@ -84,7 +84,7 @@ func (d *Dialer) Dial(ctx context.Context, ep transport.Endpoint, sealed transpo
 	}
 	l := &upstreamCall{d: d, ep: ep, evidence: evidence}
 	if wire.Verb == http.MethodGet {
-		s := d.listen(l, wire)
+		s := d.listen(ctx, l, wire)
 		if ep.Alone {
 			return s.begin(ctx)
 		}

@@ -51,11 +51,11 @@ type listening struct {
 var _ transport.Events = (*listening)(nil)
 
 // listen returns a stream that sends its first request when a caller reads from it.
-func (d *Dialer) listen(l *upstreamCall, wire translators.Wire) *listening {
+func (d *Dialer) listen(ctx context.Context, l *upstreamCall, wire translators.Wire) *listening {
 	s := &listening{l: l, wire: translators.Wire{
 		Binding: mcp.Binding, Version: wire.Version, Media: mediaJSON, Re: canonical.OpNative, Event: true,
 	}}
-	s.ctx, s.close = context.WithCancel(context.Background())
+	s.ctx, s.close = context.WithCancel(transport.OnBehalf(context.Background(), ctx)) //nolint:contextcheck // it outlives the call
 	return s
 }
 
@@ -146,6 +146,11 @@ func (s *listening) message(ctx context.Context) (json.RawMessage, error) {
 	return next, nil
 }
 
+// passing reports whether what failed may work later.
+func passing(err error) bool {
+	return errors.As(err, new(*transport.UnreachableError)) || errors.As(err, new(*transport.CredentialError))
+}
+
 // open asks for a stream, after the wait that the last one left.
 func (s *listening) open(ctx context.Context) error {
 	if s.wait > 0 && !worker.Pause(ctx, s.wait) || ctx.Err() != nil {
@@ -154,7 +159,7 @@ func (s *listening) open(ctx context.Context) error {
 	s.wait = min(max(firstWait, 2*s.wait), lastWait)
 	current, err := s.hold(ctx)
 	switch {
-	case errors.As(err, new(*transport.UnreachableError)) && !s.first:
+	case passing(err) && !s.first:
 		return nil // it may come back
 	case err != nil:
 		return err

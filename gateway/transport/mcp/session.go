@@ -15,6 +15,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/gateway/transport/egress"
 	"github.com/aepb/aepb-gateway/gateway/transport/mcp/channel"
 	"github.com/aepb/aepb-gateway/gateway/transport/mcp/oldsse"
 	"github.com/aepb/aepb-gateway/gateway/transport/stdio"
@@ -420,17 +421,26 @@ var _ Programs = (*stdio.Host)(nil)
 // errNoPrograms refuses an agent that is a program: the dialer has no host for programs.
 var errNoPrograms = errors.New("mcp: this gateway runs no programs: expected a URL")
 
+// purposed says for which agent requests are where the context does not: at the end of a session no caller waits.
+func purposed(ctx context.Context, agent string, caller ect.Identity) context.Context {
+	if _, known := egress.PurposeFrom(ctx); known {
+		return ctx
+	}
+	return egress.WithPurpose(ctx, egress.Purpose{Agent: agent, Caller: caller})
+}
+
 // do carries a request to the server of the endpoint. The key of a session costs more than
 // servers over HTTP need of it.
 func (l *upstreamCall) do(request *http.Request) (*http.Response, error) {
 	if l.ep.Transport == "" && !stdio.IsProgram(l.ep.URL) {
-		return l.d.deps.Client.DoAs(request, l.ep.ID)
+		return l.d.deps.Client.DoAs(request.WithContext(purposed(request.Context(), l.ep.Agent, l.ep.Caller)), l.ep.ID)
 	}
 	return l.d.do(request, keyOf(l.ep, ""))
 }
 
 // do carries a request to the server of a session: over HTTP, or on a channel to it.
 func (d *Dialer) do(request *http.Request, to sessionKey) (*http.Response, error) {
+	request = request.WithContext(purposed(request.Context(), to.agent, to.caller))
 	if !to.here() {
 		return d.deps.Client.DoAs(request, to.server)
 	}

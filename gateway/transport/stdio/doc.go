@@ -7,6 +7,7 @@
 //   - program.go: what an operator has run, and its form as the URL of an endpoint
 //   - host.go: the processes that there are, by agent and caller, their bounds, and who waits for a place among them
 //   - process.go: one process: its lines in and out, and its end
+//   - output.go: a program that is run to its end for what it writes
 //   - ended.go: why it ended, and whose fault that is
 //   - turns.go: callers that share a process write in turn
 //   - stderr.go: what it writes for people, into the log, without the values of its variables

@@ -64,7 +64,7 @@ func (s *Stream) Send(ctx context.Context, message []byte) error { //nolint:cont
 	if err != nil {
 		return err
 	}
-	life, cancel := context.WithTimeout(s.life, postedFor)
+	life, cancel := context.WithTimeout(transport.OnBehalf(s.life, ctx), postedFor)
 	done, late := make(chan error, 1), &atomic.Bool{}
 	s.client.posts.Go(func() {
 		defer s.posted()
