@@ -26,6 +26,10 @@ type Request struct {
 	// Target is the absolute target URI (RFC 9110 section 7.1), with the host as
 	// we know ourselves and not as the caller says. Query and fragment do not count.
 	Target string
+	Query  string // of the target, as it is written
+	// Source is the other end: the id that its certificate proves, or its address. What judging
+	// its credentials costs counts for it.
+	Source string
 }
 
 // single is a field's one value; false if there is none.
