@@ -16,15 +16,17 @@ type Guards struct {
 	Webhooks *egress.Guard
 	Programs *stdio.Host // runs the programs of agents
 
+	issuers   *egress.Guard // fetches the keys of issuers of access tokens, and asks about opaque ones
 	documents *egress.Guard // fetches capability documents that callers name, to which nothing of what is open toward agents is open
 }
 
 // newGuards makes them. taken reports whether a listed agent or a peer is at a host and port.
 func newGuards(s Config, taken func(at string) bool) (*Guards, error) {
 	conf, g := egress.Config{AllowLoopbackHTTP: s.Development}, &Guards{}
-	var errs [4]error
+	var errs [5]error
 	g.Agents, errs[0] = egress.New(egress.Deps{TLS: s.Identity.Source, Config: conf})
 	g.documents, errs[1] = egress.New(egress.Deps{TLS: s.Identity.Source, Config: conf, Refuses: s.listensAt})
+	g.issuers, errs[4] = egress.New(egress.Deps{TLS: s.Identity.Source, Config: conf, Refuses: s.listensAt, Anonymous: true})
 	if s.Development {
 		conf.AllowPrivate = []string{"127.0.0.0/8", "::1/128"}
 	}
@@ -38,7 +40,7 @@ func newGuards(s Config, taken func(at string) bool) (*Guards, error) {
 
 // close ends the programs, and the connections on which nothing is said.
 func (g *Guards) close() error {
-	for _, guard := range []*egress.Guard{g.Agents, g.documents, g.Webhooks} {
+	for _, guard := range []*egress.Guard{g.Agents, g.documents, g.issuers, g.Webhooks} {
 		guard.CloseIdle()
 	}
 	return g.Programs.Close()
@@ -46,7 +48,7 @@ func (g *Guards) close() error {
 
 // renew has the next connections show the renewed certificate.
 func (g *Guards) renew() {
-	for _, guard := range []*egress.Guard{g.Agents, g.documents, g.Webhooks} {
+	for _, guard := range []*egress.Guard{g.Agents, g.documents, g.issuers, g.Webhooks} {
 		guard.Renew()
 	}
 }

@@ -1,20 +1,27 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
+	"net/url"
+	"os"
 	"sync/atomic"
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/ect/identity/credential"
+	"github.com/aepb/aepb-gateway/ect/identity/oauth"
 	"github.com/aepb/aepb-gateway/gateway/config"
 	"github.com/aepb/aepb-gateway/gateway/httpapi"
+	"github.com/aepb/aepb-gateway/gateway/httpapi/resource"
 	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/transport/egress"
 	"github.com/aepb/aepb-gateway/policy"
 )
 
@@ -25,6 +32,7 @@ type identityFiles struct {
 	public  *tls.Certificate // nil: the SVID
 	keys    map[ect.Identity]*identity.KeySet
 	issuers map[string]credential.Issuer
+	secrets map[string]string // for the introspection of issuers of access tokens, by their names
 }
 
 // read reads every file that the configuration names. Its error joins one for each file that is not
@@ -74,7 +82,7 @@ func read(c config.Config, workload *identity.Workload) (identityFiles, error) {
 
 // readKeys reads those files that a development gateway may have too.
 func (m *identityFiles) readKeys(c config.Config) error {
-	m.keys, m.issuers = map[ect.Identity]*identity.KeySet{}, map[string]credential.Issuer{}
+	m.keys, m.issuers, m.secrets = map[ect.Identity]*identity.KeySet{}, map[string]credential.Issuer{}, map[string]string{}
 	var errs []error
 	for id, peer := range c.Peers {
 		if peer.Keys == "" {
@@ -92,6 +100,19 @@ func (m *identityFiles) readKeys(c config.Config) error {
 			errs = append(errs, fmt.Errorf("identity.issuers.'%s': %w", domain, err))
 		}
 		m.issuers[domain] = credential.Issuer{Keys: set}
+	}
+	for name, issuer := range c.OAuth {
+		if issuer.Introspection.SecretFile == "" {
+			continue
+		}
+		secret, err := os.ReadFile(issuer.Introspection.SecretFile)
+		if err == nil && len(bytes.TrimSpace(secret)) == 0 {
+			err = errors.New("the file is empty")
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("oauth.'%s'.introspection.client_secret_file: %w", name, err))
+		}
+		m.secrets[name] = string(bytes.TrimSpace(secret))
 	}
 	return errors.Join(errs...)
 }
@@ -231,6 +252,52 @@ func (t *trust) tokens(issuers map[string]credential.Issuer, replay ect.ReplayCa
 		return nil, nil //nolint:nilnil // without issuers there are no such tokens
 	}
 	return credential.NewWIMSE(credential.WIMSEDeps{Issuers: issuers, Replay: replay, Audience: []string{string(t.who.SVID.ID)}})
+}
+
+// accessTokens takes OAuth access tokens of the configured issuers; nil: there are none. What it asks them goes out
+// through the guard, which lets the hosts that the operator names have private addresses.
+func (t *trust) accessTokens(c config.Config, exit *egress.Guard) (*oauth.Verifier, error) {
+	issuers := c.OAuthIssuers()
+	if len(issuers) == 0 {
+		return nil, nil //nolint:nilnil // without issuers there are no such tokens
+	}
+	for i := range issuers {
+		issuers[i].Introspection.Secret = t.who.files.secrets[issuers[i].Name]
+		for _, place := range []string{issuers[i].URL, issuers[i].JWKS, issuers[i].Introspection.URL} {
+			if u, err := url.Parse(place); err == nil && u.Host != "" {
+				exit.Allow(u.Host)
+			}
+		}
+	}
+	return oauth.New(oauth.Deps{TrustDomain: t.who.Bundle.TrustDomain(), Issuers: issuers, Exit: func(r *http.Request, authorization string) (*http.Response, error) {
+		if authorization == "" {
+			return exit.DoAs(r, "")
+		}
+		return exit.Tell(r, "", authorization)
+	}})
+}
+
+// accept is how callers are known. A refusal at an endpoint says where its clients get an access token, if those are
+// accepted.
+func (t *trust) accept(s Config, replay ect.ReplayCache, exit *egress.Guard, counter httpapi.FailureCounter) (httpapi.Callers, error) {
+	callers := httpapi.Callers{Anonymous: s.Anonymous(), TrustDomain: t.who.Bundle.TrustDomain()}
+	list, known, err := t.authenticators(replay)
+	if err != nil {
+		return callers, err
+	}
+	tokens, err := t.accessTokens(s.Settings, exit)
+	if err != nil {
+		return callers, err
+	}
+	if callers.Authenticators = list; tokens != nil {
+		others := known
+		known = func(r credential.Request) bool { return tokens.Known(r) || others(r) }
+		callers.Authenticators = append([]httpapi.Authenticator{tokens.Caller}, list...)
+		issuers, scopes, first := tokens.Servers()
+		callers.Resources, callers.Reserved = &resource.Metadata{Servers: issuers, Scopes: scopes, First: first}, oauth.Prefix(callers.TrustDomain)
+	}
+	callers.Failures, err = httpapi.NewFailures(counter, known)
+	return callers, err
 }
 
 // authenticators take callers without a client certificate: a workload identity

@@ -46,7 +46,7 @@ type keys struct {
 	set     *identity.KeySet // nil: none yet
 	fetched time.Time        // when
 	until   time.Time        // then it is fetched again
-	tried   time.Time        // when the last fetch began
+	tried   time.Time        // when the last fetch began, or ended
 	failed  error            // of the last fetch
 	flight  chan struct{}    // is closed when the fetch that is under way ends; nil: none is
 }
@@ -115,8 +115,9 @@ func (k *keys) fetch(ctx context.Context) {
 	set, fresh, err := k.ask(ctx)
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	now := k.now()
+	k.tried = now
 	if k.failed = err; err == nil {
-		now := k.now()
 		k.set, k.fetched, k.until = set, now, now.Add(fresh)
 	}
 	close(k.flight)

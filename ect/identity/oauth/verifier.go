@@ -80,6 +80,9 @@ func (v *Verifier) Caller(ctx context.Context, r credential.Request) (identity.C
 	if err != nil || j == nil {
 		return identity.Caller{}, false, err
 	}
+	if len(r.Fields(credential.IdentityField)) > 0 {
+		return identity.Caller{}, false, &RequestError{"an access token and a workload identity token name two callers: show one of them"}
+	}
 	resource := ResourceOf(r.Target)
 	if !j.issuer.isFor(a, resource.URL) {
 		return identity.Caller{}, false, j.issuer.refuse(WrongAudience, "aud")
@@ -173,7 +176,7 @@ func bearer(r credential.Request) (token string, shown bool, err error) {
 		return "", false, nil
 	case len(r.Fields(fieldAuthorization)) > 1:
 		return "", false, &RequestError{"expected one Authorization field"}
-	case strings.ContainsFunc(tokens[0], notOfToken):
+	case tokens[0] == "" || strings.ContainsFunc(tokens[0], notOfToken):
 		return "", false, &RequestError{"expected one bearer token (RFC 6750 section 2.1) in the Authorization field"}
 	}
 	return tokens[0], true, nil
