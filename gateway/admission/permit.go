@@ -61,7 +61,7 @@ func (m *admitting) permit(context.Context) error {
 
 // perform judges the operation of a message: by the rules of the agent, then by the scopes of the caller's
 // access token.
-func (m *admitting) perform(op canonical.Op) error {
+func perform(m *admitting, op canonical.Op) error {
 	if err := m.Permit.Perform(string(op)); err != nil || m.Call.Agent == "" {
 		return err
 	}

@@ -101,7 +101,7 @@ func (c Config) check(say func(path, reason string)) {
 	}
 	c.checkGateways(say)
 	c.Identity.check(say)
-	c.checkOAuth(say)
+	checkOAuth(c, say)
 	c.AINP.check(say)
 	c.Admin.check(say)
 	if c.PublicRPC != "" && !hostport(c.PublicRPC) {

@@ -44,6 +44,11 @@ type Config struct {
 	AINP   AINP             `yaml:"ainp"`   // Identity and connections of this gateway in AINP.
 	Agents map[string]Agent `yaml:"agents"` // The agents, by name: 1 to 63 of a-z 0-9 - _ . beginning with a letter or digit.
 
+	text written // in which it was read
+}
+
+// written is a configuration file.
+type written struct {
 	hash     string    // of the file's bytes; empty: there is no file
 	file     source    // its bytes
 	mistakes []mistake // of syntax and type that it has

@@ -46,11 +46,11 @@ type OAuthIdentity struct {
 	Path    string `yaml:"path"`    // What follows spiffe://TRUST-DOMAIN/oauth/NAME/ in the ID, such as users/{sub}. {sub} and {client_id} each stand for a whole segment. Required.
 }
 
-// OAuthIssuers are the issuers in the words of package oauth, by their names, without secrets.
-func (c Config) OAuthIssuers() []oauth.Issuer {
+// OAuthIssuers are the issuers of a section in the words of package oauth, by their names, without secrets.
+func OAuthIssuers(section map[string]OAuthIssuer) []oauth.Issuer {
 	var list []oauth.Issuer
-	for _, name := range slices.Sorted(maps.Keys(c.OAuth)) {
-		list = append(list, c.OAuth[name].as(name))
+	for _, name := range slices.Sorted(maps.Keys(section)) {
+		list = append(list, section[name].as(name))
 	}
 	return list
 }
@@ -76,12 +76,12 @@ func (o OAuthIssuer) as(name string) oauth.Issuer {
 
 // checkOAuth finds issuers that could accept nothing, or more than is meant, and ids of others among
 // those that tokens give.
-func (c Config) checkOAuth(say func(path, reason string)) {
+func checkOAuth(c Config, say func(path, reason string)) {
 	if len(c.OAuth) == 0 {
 		return
 	}
 	urls, introspects := map[string]string{}, ""
-	for _, issuer := range c.OAuthIssuers() {
+	for _, issuer := range OAuthIssuers(c.OAuth) {
 		path := "$.oauth.'" + issuer.Name + "'"
 		for _, mistake := range issuer.Mistakes() {
 			say(strings.TrimSuffix(path+"."+mistake.Field, "."), mistake.Reason)
@@ -97,18 +97,23 @@ func (c Config) checkOAuth(say func(path, reason string)) {
 		}
 		o.checkOperations(path, say)
 		for i, id := range o.Proxies {
-			if (policy.Rules{Callers: []string{id}}).Validate() != nil || strings.ContainsAny(id, "*#") || c.ofToken(id) {
+			if (policy.Rules{Callers: []string{id}}).Validate() != nil || strings.ContainsAny(id, "*#") || ofToken(c.Identity.TrustDomain, id) {
 				say(path+".proxies["+strconv.Itoa(i)+"]", strconv.Quote(id)+" is not the SPIFFE ID of a program with a client certificate")
 			}
 		}
 	}
+	checkOthers(c, say)
+}
+
+// checkOthers finds agents and peers with an id of those that tokens give.
+func checkOthers(c Config, say func(path, reason string)) {
 	for _, name := range slices.Sorted(maps.Keys(c.Agents)) {
-		if c.ofToken(c.Agents[name].ID) {
+		if ofToken(c.Identity.TrustDomain, c.Agents[name].ID) {
 			say("$.agents.'"+name+"'.id", "lies under /oauth/, where the callers with access tokens are: choose another path")
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(c.Peers)) {
-		if c.ofToken(id) {
+		if ofToken(c.Identity.TrustDomain, id) {
 			say("$.peers.'"+id+"'", "lies under /oauth/, where the callers with access tokens are: choose another path")
 		}
 	}
@@ -137,7 +142,7 @@ func (o OAuthIssuer) checkOperations(path string, say func(path, reason string))
 }
 
 // ofToken reports whether an id is one that only tokens give.
-func (c Config) ofToken(id string) bool {
+func ofToken(trustDomain, id string) bool {
 	domain, path, _ := strings.Cut(strings.TrimPrefix(id, "spiffe://"), "/")
-	return strings.HasPrefix(path, "oauth/") && (c.Identity.TrustDomain == "" || domain == c.Identity.TrustDomain)
+	return strings.HasPrefix(path, "oauth/") && (trustDomain == "" || domain == trustDomain)
 }

@@ -17,7 +17,7 @@ func TestOAuth_Accepts(t *testing.T) {
 		"two rules, one path": `issuer: "https://as.example", identities: [{group: a, path: "users/{sub}"}, {group: b, path: "users/{sub}"}]`,
 	} {
 		c, err := config.Parse([]byte(`{oauth: {corp: {` + text + `}}}`))
-		if err != nil || len(c.OAuthIssuers()) != 1 || c.OAuthIssuers()[0].Name != "corp" {
+		if err != nil || len(config.OAuthIssuers(c.OAuth)) != 1 || config.OAuthIssuers(c.OAuth)[0].Name != "corp" {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -65,7 +65,7 @@ func Parse(data []byte) (Config, error) {
 	}
 	c, mistakes := decode(data)
 	sum := sha256.Sum256(data)
-	c.hash, c.file, c.mistakes = hex.EncodeToString(sum[:])[:hashLength], data, mistakes
+	c.text = written{hex.EncodeToString(sum[:])[:hashLength], data, mistakes}
 	errs := make([]error, 0, len(mistakes))
 	for _, m := range mistakes {
 		errs = append(errs, m.err)
@@ -83,12 +83,12 @@ func Parse(data []byte) (Config, error) {
 // Readable reports whether the file is YAML whose sections can be told apart, so that more
 // than its first mistake can be found.
 func Readable(c Config) bool {
-	return c.file != nil && (len(c.mistakes) == 0 || c.mistakes[0].path != "")
+	return c.text.file != nil && (len(c.text.mistakes) == 0 || c.text.mistakes[0].path != "")
 }
 
 // leftOut reports whether a path is in a section that has a mistake of syntax or type.
 func leftOut(c Config, path string) bool {
-	return slices.ContainsFunc(c.mistakes, func(m mistake) bool { return m.sameSection(path) && !c.file.scalar(path) })
+	return slices.ContainsFunc(c.text.mistakes, func(m mistake) bool { return m.sameSection(path) && !c.text.file.scalar(path) })
 }
 
 // Place gives each of the errors about a file its place in it, sorts them by that, and joins
@@ -106,7 +106,7 @@ func Place(c Config, errs ...error) error {
 			if leftOut(c, "$."+path) {
 				continue
 			}
-			e = c.file.near("$."+path, e.Reason)
+			e = c.text.file.near("$."+path, e.Reason)
 		}
 		if !slices.ContainsFunc(all, func(other *Error) bool { return *other == *e }) {
 			all = append(all, e)
@@ -215,7 +215,7 @@ func leaveOut(node ast.Node, line, column int) string {
 
 // Hash tells one file from another: the first 12 hexadecimal digits of the SHA-256 of
 // its bytes, as sha256sum prints them. Empty: there is no file.
-func (c Config) Hash() string { return c.hash }
+func (c Config) Hash() string { return c.text.hash }
 
 // syntax keeps the first line of the library's message, which quotes the file.
 func syntax(err error) *Error {

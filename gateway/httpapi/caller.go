@@ -130,10 +130,8 @@ func (who Callers) whoIs(ctx context.Context, peer ect.Peer, certified bool, r c
 			continue // some clients send every server their token; the certificate alone says who it is
 		case err != nil:
 			return identity.Caller{}, err
-		case ok && certified && caller.Grant != nil && slices.Contains(caller.Grant.Proxies, peer.ID):
-			return caller, nil
-		case ok && certified && caller.Grant != nil:
-			return identity.Caller{}, &problem.IdentityError{Reason: "the certificate is none of the proxies of the issuer of the access token: show one of the two"}
+		case ok && caller.Grant != nil:
+			return caller, beside(peer, certified, *caller.Grant)
 		case ok && certified && caller.ID != peer.ID:
 			return identity.Caller{}, &problem.IdentityError{Reason: "the certificate and the token name different workloads"}
 		case ok:
@@ -141,6 +139,14 @@ func (who Callers) whoIs(ctx context.Context, peer ect.Peer, certified bool, r c
 		}
 	}
 	return identity.Caller{Peer: peer}, who.reserved(identity.Caller{Peer: peer})
+}
+
+// beside refuses a certificate beside an access token, except that of a proxy.
+func beside(peer ect.Peer, certified bool, grant identity.Grant) error {
+	if !certified || slices.Contains(grant.Proxies, peer.ID) {
+		return nil
+	}
+	return &problem.IdentityError{Reason: "the certificate is none of the proxies of the issuer of the access token: show one of the two"}
 }
 
 // reserved refuses an id that only an access token may give.

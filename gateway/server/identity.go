@@ -257,7 +257,7 @@ func (t *trust) tokens(issuers map[string]credential.Issuer, replay ect.ReplayCa
 // accessTokens takes OAuth access tokens of the configured issuers; nil: there are none. What it asks them goes out
 // through the guard, which lets the hosts that the operator names have private addresses.
 func (t *trust) accessTokens(c config.Config, exit *egress.Guard) (*oauth.Verifier, error) {
-	issuers := c.OAuthIssuers()
+	issuers := config.OAuthIssuers(c.OAuth)
 	if len(issuers) == 0 {
 		return nil, nil //nolint:nilnil // without issuers there are no such tokens
 	}

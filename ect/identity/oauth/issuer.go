@@ -2,7 +2,6 @@ package oauth
 
 import (
 	"net/url"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -58,12 +57,10 @@ type Mistake struct{ Field, Reason string }
 // NamePattern is the form of the name of an issuer.
 const NamePattern = `^[a-z0-9][a-z0-9_-]{0,62}$`
 
-var issuerName = regexp.MustCompile(NamePattern)
-
 // Mistakes are all that is wrong with an issuer.
 func (i Issuer) Mistakes() (list []Mistake) {
 	say := func(field, reason string) { list = append(list, Mistake{field, reason}) }
-	if !issuerName.MatchString(i.Name) {
+	if !named(i.Name) {
 		say("", "the name of an issuer is 1 to 63 of a-z 0-9 - _, and begins with a letter or digit")
 	}
 	if !secure(i.URL) || strings.ContainsAny(i.URL, "?#") {
@@ -84,6 +81,13 @@ func (i Issuer) Mistakes() (list []Mistake) {
 	case in.ClientID == "":
 		say("introspection.client_id", "is missing: who introspects must say who it is (RFC 7662 section 2.1)")
 	}
+	i.mistakesOfJudging(say)
+	i.Scopes.mistakes(say)
+	mistakesOfRules(i.Identities, say)
+	return list
+}
+
+func (i Issuer) mistakesOfJudging(say func(field, reason string)) {
 	for n, alg := range i.Algorithms {
 		if !slices.Contains(Algorithms(), alg) {
 			say("algorithms["+strconv.Itoa(n)+"]", "expected one of "+strings.Join(Algorithms(), ", "))
@@ -92,9 +96,12 @@ func (i Issuer) Mistakes() (list []Mistake) {
 	if age := i.MaxKeyAge; age != 0 && (age < LeastMaxKeyAge || age > MostMaxKeyAge) {
 		say("max_key_age", "must be between 1h and 168h")
 	}
-	i.Scopes.mistakes(say)
-	mistakesOfRules(i.Identities, say)
-	return list
+}
+
+// named reports whether a name is one of NamePattern.
+func named(name string) bool {
+	const signs = "abcdefghijklmnopqrstuvwxyz0123456789_-"
+	return name != "" && len(name) <= 63 && strings.Trim(name, signs) == "" && !strings.ContainsAny(name[:1], "_-")
 }
 
 // secure: an https URL of a host, without a user and without a fragment.

@@ -45,12 +45,13 @@ func TestKeys_Rotation(t *testing.T) {
 		s.want(s.a.Token(endpoint, nil), "ok")
 		s.a.Key = first // rotated away
 		s.want(s.a.Token(endpoint, nil), "unknown_key kid")
-		if got := s.a.Asked(oauthtest.Keys); got != 2 {
+		if got := s.a.Requests(oauthtest.Keys); got != 2 {
 			t.Errorf("asked %d times for keys, want 2", got)
 		}
 	})
 }
 
+// TestAttack_UnknownKidsAskTheIssuer: a stranger has the issuer asked for its keys by tokens with a new kid each.
 func TestAttack_UnknownKidsAskTheIssuer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -60,7 +61,7 @@ func TestAttack_UnknownKidsAskTheIssuer(t *testing.T) {
 			time.Sleep(time.Second)
 			s.want(s.a.Token(endpoint, func(h, _ object) { h["kid"] = fmt.Sprint(i) }), "unknown_key kid")
 		}
-		if got := s.a.Asked(oauthtest.Keys); got > 5 {
+		if got := s.a.Requests(oauthtest.Keys); got > 5 {
 			t.Errorf("asked %d times for keys in 100 s", got)
 		}
 	})
@@ -83,10 +84,10 @@ func TestKeys_Freshness(t *testing.T) {
 			s.want(s.a.Token(endpoint, nil), "ok")
 			time.Sleep(want - time.Second)
 			s.want(s.a.Token(endpoint, nil), "ok")
-			before := s.a.Asked(oauthtest.Keys)
+			before := s.a.Requests(oauthtest.Keys)
 			time.Sleep(2 * time.Second)
 			s.want(s.a.Token(endpoint, nil), "ok")
-			if after := s.a.Asked(oauthtest.Keys); before != 1 || after != 2 {
+			if after := s.a.Requests(oauthtest.Keys); before != 1 || after != 2 {
 				t.Errorf("%q: asked %d times before %s and %d times after", control, before, want, after)
 			}
 		})
@@ -140,12 +141,13 @@ func TestKeys_AskedForOnce(t *testing.T) {
 			group.Go(func() { s.want(s.a.Token(endpoint, nil), "ok") })
 		}
 		group.Wait()
-		if got := s.a.Asked(oauthtest.Keys); got != 1 {
+		if got := s.a.Requests(oauthtest.Keys); got != 1 {
 			t.Errorf("asked %d times for keys, want once", got)
 		}
 	})
 }
 
+// TestAttack_IssuerMetadata: metadata that name another issuer, or keys at another kind of place, are not followed.
 func TestAttack_IssuerMetadata(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -228,7 +230,7 @@ func TestIntrospection_Revoked(t *testing.T) {
 		s.want("opaque-1", "ok")
 		time.Sleep(2 * time.Second)
 		s.want("opaque-1", "not_active")
-		if got := s.a.Asked(oauthtest.Introspect); got != 2 {
+		if got := s.a.Requests(oauthtest.Introspect); got != 2 {
 			t.Errorf("asked %d times, want 2", got)
 		}
 	})
@@ -296,8 +298,8 @@ func TestAttack_FloodOfOpaqueTokens(t *testing.T) {
 			t.Errorf("another caller: got %q", got)
 		}
 		group.Wait()
-		if asked := s.a.Asked(oauthtest.Introspect); asked > 9 || busy.Load() < 991 {
-			t.Errorf("asked %d times, refused %d", asked, busy.Load())
+		if requests := s.a.Requests(oauthtest.Introspect); requests > 9 || busy.Load() < 991 {
+			t.Errorf("asked %d times, refused %d", requests, busy.Load())
 		}
 	})
 }
@@ -314,7 +316,7 @@ func TestIntrospection_AskedOnce(t *testing.T) {
 			group.Go(func() { s.want("good", "ok") })
 		}
 		group.Wait()
-		if got := s.a.Asked(oauthtest.Introspect); got != 1 {
+		if got := s.a.Requests(oauthtest.Introspect); got != 1 {
 			t.Errorf("asked %d times, want once", got)
 		}
 	})
@@ -329,9 +331,9 @@ func TestIntrospection_BoundedMemory(t *testing.T) {
 	for i := range 5000 {
 		s.want(fmt.Sprint("random-", i), "not_active")
 	}
-	before := s.a.Asked(oauthtest.Introspect)
+	before := s.a.Requests(oauthtest.Introspect)
 	s.want("good", "ok")
-	if after := s.a.Asked(oauthtest.Introspect); after != before {
+	if after := s.a.Requests(oauthtest.Introspect); after != before {
 		t.Error("the good token was asked about again")
 	}
 }

@@ -137,6 +137,8 @@ func refusal(err error) string {
 	return ""
 }
 
+// TestAttack_AccessTokenForms: tokens that are forged, altered, of another issuer, for another endpoint or of another kind, or
+// whose claims give no caller, or that of an SVID.
 func TestAttack_AccessTokenForms(t *testing.T) {
 	t.Parallel()
 	now := time.Now().Unix()
@@ -293,6 +295,8 @@ func hmacOfKey(s *scene) string {
 	return input + "." + base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
+// TestAttack_AccessTokenPlaces: a token in the query, where logs have it, or one beside another, of which some proxy reads
+// the other one.
 func TestAttack_AccessTokenPlaces(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, nil)

@@ -12,7 +12,6 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -40,8 +39,11 @@ type document struct {
 // cacheFor is how long clients may keep the metadata.
 const cacheFor = "max-age=3600"
 
-// agentName is what agents may be called.
-var agentName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,62}$`)
+// named reports whether an agent may be called so.
+func named(agent string) bool {
+	const signs = "abcdefghijklmnopqrstuvwxyz0123456789._-"
+	return agent != "" && len(agent) <= 63 && strings.Trim(agent, signs) == "" && !strings.ContainsAny(agent[:1], "._-")
+}
 
 // Mount adds the route of the metadata (RFC 9728 section 3). base is where a caller reaches the gateway; endpoints are the
 // paths below an agent's. A nil Metadata has none.
@@ -57,7 +59,7 @@ func (m *Metadata) Mount(routes gin.IRoutes, base func(*http.Request) string, en
 	}
 	routes.GET(oauth.WellKnown+"/agents/:agent/:protocol", func(c *gin.Context) {
 		agent, protocol := c.Param("agent"), c.Param("protocol")
-		if !agentName.MatchString(agent) || !slices.Contains(protocols, protocol) {
+		if !named(agent) || !slices.Contains(protocols, protocol) {
 			problem.Write(c.Writer, c.Request, &problem.NotFoundError{What: "resource"})
 			return
 		}

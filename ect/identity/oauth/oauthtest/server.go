@@ -57,11 +57,11 @@ type Server struct {
 	URL string // of the issuer
 	Key Key    // that signs Token
 
-	t      testing.TB
-	mu     sync.Mutex
-	state  State
-	asked  map[string]int
-	opaque map[string]Object
+	t        testing.TB
+	mu       sync.Mutex
+	state    State
+	requests map[string]int
+	opaque   map[string]Object
 }
 
 // State is how a server answers.
@@ -79,15 +79,17 @@ type State struct {
 func New(t testing.TB, url string) *Server {
 	t.Helper()
 	key := NewKey(t, "key-1")
-	return &Server{URL: url, Key: key, t: t, state: State{Keys: []Key{key}}, asked: map[string]int{}, opaque: map[string]Object{}}
+	return &Server{URL: url, Key: key, t: t, state: State{Keys: []Key{key}}, requests: map[string]int{}, opaque: map[string]Object{}}
 }
 
-// Start makes a server that listens with a certificate for 127.0.0.1 until the test ends.
-func Start(t testing.TB, certificate tls.Certificate) *Server {
+// Start makes a server that listens at 127.0.0.1 until the test ends. It is asked for its certificate at each handshake.
+func Start(t testing.TB, certificate func() tls.Certificate) *Server {
 	t.Helper()
 	s := New(t, "")
 	listener := httptest.NewUnstartedServer(s)
-	listener.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS13}
+	listener.TLS = &tls.Config{MinVersion: tls.VersionTLS13, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		return &tls.Config{Certificates: []tls.Certificate{certificate()}, MinVersion: tls.VersionTLS13}, nil
+	}}
 	listener.StartTLS()
 	t.Cleanup(listener.Close)
 	s.URL = listener.URL
@@ -101,11 +103,11 @@ func (s *Server) Change(change func(*State)) {
 	change(&s.state)
 }
 
-// Asked is how often a path was asked for.
-func (s *Server) Asked(path string) int {
+// Requests is how many requests there were for a path.
+func (s *Server) Requests(path string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.asked[path]
+	return s.requests[path]
 }
 
 // The paths of a server.
@@ -126,7 +128,7 @@ const (
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	state := s.state
-	s.asked[r.URL.Path]++
+	s.requests[r.URL.Path]++
 	s.mu.Unlock()
 	if state.Delay > 0 {
 		timer := time.NewTimer(state.Delay)
