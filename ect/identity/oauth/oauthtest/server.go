@@ -116,6 +116,7 @@ const (
 	OpenID     = "/.well-known/openid-configuration"
 	Keys       = "/keys"
 	Introspect = "/introspect"
+	TokenPath  = "/token"
 )
 
 // The name and the secret with which one introspects.
@@ -143,6 +144,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "down", http.StatusBadGateway)
 		return
 	}
+	w.Header().Set("Content-Type", "application/json")
 	switch r.URL.Path {
 	case Metadata, OpenID:
 		if r.URL.Path == Metadata && state.OpenIDAlone {
@@ -165,16 +167,28 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		s.introspect(w, r)
+	case TokenPath:
+		s.grant(w, r)
 	default:
 		http.NotFound(w, r)
 	}
 }
 
+// grant gives a token for the resource that is named. The code of an authorization is the scope that was granted.
+func (s *Server) grant(w http.ResponseWriter, r *http.Request) {
+	resource, scope := r.PostFormValue("resource"), r.PostFormValue("code")
+	if resource == "" || scope == "" || r.PostFormValue("code_verifier") == "" {
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	}
+	_ = json.NewEncoder(w).Encode(Object{"token_type": "Bearer", "expires_in": 300, "access_token": s.Token(resource, func(_, claims Object) { claims["scope"] = scope })})
+}
+
 func (s *Server) metadata(w http.ResponseWriter, state State) {
 	m := Object{
 		"issuer": s.URL, "jwks_uri": s.URL + Keys, "introspection_endpoint": s.URL + Introspect,
-		"authorization_endpoint": s.URL + "/authorize", "token_endpoint": s.URL + "/token",
-		"response_types_supported": []string{"code"}, "code_challenge_methods_supported": []string{"S256"},
+		"authorization_endpoint": s.URL + "/authorize", "token_endpoint": s.URL + TokenPath,
+		"response_types_supported": []string{"code"}, "code_challenge_methods_supported": []string{"S256"}, "token_endpoint_auth_methods_supported": []string{"client_secret_post"},
 	}
 	if state.Metadata != nil {
 		state.Metadata(m)
