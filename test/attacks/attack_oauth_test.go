@@ -40,7 +40,7 @@ func withTokens(t *testing.T) tokens {
 		OAuth: map[string]config.OAuthIssuer{
 			"a": {
 				Issuer: out.a.URL, Identities: users, Proxies: []string{"spiffe://" + gatewaytest.TrustDomain + "/front"},
-				Scopes: map[string]config.Patterns{"read": {"members#task_get"}, "write": {"members"}}, Initial: []string{"read"},
+				Scopes: map[string]config.Patterns{"read": {"members#task.get"}, "write": {"members"}}, Initial: []string{"read"},
 				Introspection: config.OAuthIntrospection{URL: out.a.URL + oauthtest.Introspect, ClientID: oauthtest.ClientID, SecretFile: secret},
 			},
 			"b": {Issuer: out.b.URL, Identities: users},

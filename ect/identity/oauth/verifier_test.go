@@ -334,7 +334,7 @@ func TestAttack_AccessTokenPlaces(t *testing.T) {
 func TestVerifier_Scopes(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, func(i *oauth.Issuer) {
-		i.Scopes = oauth.Scopes{ByName: map[string][]string{"read": {"calc#task_get", "b*"}, "write": {"calc"}, "all": {"*"}}, Initial: []string{"read"}}
+		i.Scopes = oauth.Scopes{ByName: map[string][]string{"read": {"calc#task.get", "b*"}, "write": {"calc"}, "all": {"*"}}, Initial: []string{"read"}}
 	})
 	who, ok, err := s.show(bearer(s.a.Token(endpoint, func(_, c object) { c["scope"], c["act"] = "read x", object{"sub": "robot"} })))
 	if err != nil || !ok || who.Grant.Client != "desktop" || who.Grant.Actor != "robot" {
@@ -344,7 +344,7 @@ func TestVerifier_Scopes(t *testing.T) {
 		agent, operation string
 		lacks            []string
 	}{
-		{"calc", "task_get", nil},
+		{"calc", "task.get", nil},
 		{"calc", "", nil},
 		{"calc", "invoke", []string{"all", "write"}},
 		{"bank", "invoke", nil},
