@@ -45,6 +45,8 @@ const (
 const (
 	ExtLeg              = "aepb.leg"               // "request" or "reply"; absent means request
 	ExtCaller           = "aepb.caller"            // the authenticated caller
+	ExtClient           = "aepb.client"            // client_id of the access token that the caller showed
+	ExtActor            = "aepb.actor"             // sub of act in it: who acts for the caller (RFC 8693 section 4.1)
 	ExtUnboundEvidence  = "aepb.unbound_evidence"  // jtis of tokens that came with a reply and do not testify to it (R4)
 	ExtSourceUnattested = "aepb.source_unattested" // true: the caller sent no ECT
 	ExtStream           = "aepb.stream"            // "open" or "close": the reply is a stream; absent: it is one message

@@ -22,12 +22,19 @@ type Rules struct {
 	Tools []string // patterns of the tools and skills that are offered at all; empty: all
 	Names *Names   // under which tools are offered; nil: the agent's own
 
-	patterns []pattern // of Callers; nil: they were not read yet
+	parsed *parsed // nil: Callers were not read yet
+}
+
+// parsed are patterns, and the texts that they were read from.
+type parsed struct {
+	texts    []string
+	patterns []pattern
 }
 
 // Parsed are the rules with their patterns read, so that no request has to.
 func (r Rules) Parsed() Rules {
-	r.patterns = r.all()
+	r.parsed = nil
+	r.parsed = &parsed{r.Callers, r.all()}
 	if r.Also != nil {
 		r.Also = new(r.Also.Parsed())
 	}
@@ -36,8 +43,8 @@ func (r Rules) Parsed() Rules {
 
 // all are the patterns that can match.
 func (r Rules) all() []pattern {
-	if r.patterns != nil {
-		return r.patterns
+	if p := r.parsed; p != nil && len(p.texts) == len(r.Callers) && (len(p.texts) == 0 || &p.texts[0] == &r.Callers[0]) {
+		return p.patterns // of these very texts: rules are copied, and get other callers
 	}
 	patterns := make([]pattern, 0, len(r.Callers))
 	for _, text := range r.Callers {

@@ -113,6 +113,22 @@ func TestRules_RefusedTools(t *testing.T) {
 	}
 }
 
+// TestRules_ParsedAndChanged: rules that were read and get other callers afterwards are those of the others.
+func TestRules_ParsedAndChanged(t *testing.T) {
+	t.Parallel()
+	first := policy.Rules{Callers: []string{string(reader)}}.Parsed()
+	changed := first
+	changed.Callers = []string{"spiffe://example.com/other"}
+	for name, c := range map[string]struct {
+		rules policy.Rules
+		want  bool
+	}{"as read": {first, true}, "changed": {changed, false}, "changed and read": {changed.Parsed(), false}, "emptied": {func() policy.Rules { changed.Callers = nil; return changed }(), false}} {
+		if err := policy.Admit(reader, c.rules); (err == nil) != c.want {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // BenchmarkOfferOf_FiftyRules is what 50 rules cost a call.
 func BenchmarkOfferOf_FiftyRules(b *testing.B) {
 	rules := policy.Rules{}

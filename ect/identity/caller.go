@@ -22,6 +22,25 @@ type Caller struct {
 	ect.Peer
 	Anonymous bool
 	Until     time.Time // when the token ends that the caller showed; zero: it showed none
+	Grant     *Grant    // what its access token says besides; nil: it showed none
+}
+
+// Grant is what an OAuth access token says beside who its caller is. It never changes.
+type Grant struct {
+	Client  string         // client_id
+	Actor   string         // sub of act (RFC 8693 section 4.1); empty: the client acts for itself or its user
+	Proxies []ect.Identity // whose certificates may stand beside the token
+	// May refuses what no scope of the token permits; an empty operation is one that the gateway
+	// answers itself.
+	May func(agent, operation string) error
+}
+
+// Permits refuses what no scope of the caller's access token permits. Who showed none may all.
+func (c Caller) Permits(agent, operation string) error {
+	if c.Grant == nil || c.Grant.May == nil {
+		return nil
+	}
+	return c.Grant.May(agent, operation)
 }
 
 // Anonymous is the caller without credentials in a trust domain.

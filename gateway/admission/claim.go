@@ -106,7 +106,7 @@ func (m *admitting) mayRepeat() error {
 	if err != nil {
 		return nil //nolint:nilerr // the answer that was kept says why
 	}
-	return m.Permit.Perform(string(message.Op))
+	return perform(m, message.Op)
 }
 
 // repeat answers a byte-identical repetition: with the same bytes and the

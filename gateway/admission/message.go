@@ -63,7 +63,7 @@ func (m *admitting) decode(context.Context) error {
 		}
 		return &canonical.Error{Code: canonical.CodeUnsupportedOp, Message: "the operation " + string(message.Op) + " is not carried to an agent"}
 	}
-	if err := m.Permit.Perform(string(message.Op)); err != nil {
+	if err := perform(m, message.Op); err != nil {
 		return err
 	}
 	m.WireID = message.Correlation.WireID
@@ -108,7 +108,7 @@ func (m *admitting) refuseNewWork(ctx context.Context) error {
 // used before goes on: it is under way, or answered.
 func (m *admitting) leaveAlone(ctx context.Context) error {
 	refusal := m.Gate.CircuitOpen(m.Call.Caller.ID, m.To)
-	if refusal == nil || m.To.Draining || m.ByRole || m.Permit.Perform(string(canonical.OpInvoke)) != nil {
+	if refusal == nil || m.To.Draining || m.ByRole || perform(m, canonical.OpInvoke) != nil {
 		return nil //nolint:nilerr // it is refused for that later
 	}
 	if begins, err := m.beginsWork(ctx); err != nil || !begins {
@@ -171,7 +171,7 @@ func (m *admitting) passGate(ctx context.Context) error {
 	if err := m.permit(ctx); err != nil {
 		return err
 	}
-	return m.Permit.Perform(string(m.Message.Op))
+	return perform(m, m.Message.Op)
 }
 
 // underWay reports whether a message goes on with work that the agent has begun.

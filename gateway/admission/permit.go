@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/translators"
+	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/spelling"
 )
 
@@ -51,7 +53,19 @@ func (m *admitting) permit(context.Context) error {
 	}
 	CountDenied(m.Metrics, err)
 	m.Permit = permit
-	return err
+	if err != nil || m.Call.Agent == "" {
+		return err
+	}
+	return m.Call.Caller.Permits(cmp.Or(m.To.Agent.Name, m.Call.Agent), "")
+}
+
+// perform judges the operation of a message: by the rules of the agent, then by the scopes of the caller's
+// access token.
+func perform(m *admitting, op canonical.Op) error {
+	if err := m.Permit.Perform(string(op)); err != nil || m.Call.Agent == "" {
+		return err
+	}
+	return m.Call.Caller.Permits(cmp.Or(m.To.Agent.Name, m.Call.Agent), string(op))
 }
 
 // levelOf is what the directory knows of a caller's declared level.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway/attest"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
@@ -101,6 +102,24 @@ func TestFailure_CannotBeRecorded(t *testing.T) {
 	}
 	if !strings.Contains(b.log.String(), "error evidence could not be recorded") {
 		t.Errorf("it is not logged: %s", b.log)
+	}
+}
+
+// TestEvidence_ClientAndActor: who showed the caller's access token, and who acts by it, is on record.
+func TestEvidence_ClientAndActor(t *testing.T) {
+	t.Parallel()
+	for actor, want := range map[string]string{"robot": `"robot"`, "": ""} {
+		b := newEnv(t)
+		subject := b.subject()
+		subject.Caller.Grant = &identity.Grant{Client: "desktop", Actor: actor}
+		b.Negotiation(t.Context(), attest.Negotiation{Subject: subject, Lineage: attest.Lineage{Workflow: b.workflow}, From: "a2a-v1", To: "mcp-v1", Candidates: []string{"mcp-v1"}, Reason: "only"})
+		if len(b.store.records) != 1 {
+			t.Fatalf("%d tokens are on record", len(b.store.records))
+		}
+		ext := b.read(b.caller, b.store.records[0].Compact, nil).Claims().Ext
+		if string(ext[ect.ExtClient]) != `"desktop"` || string(ext[ect.ExtActor]) != want {
+			t.Errorf("got %s, %s, want %q", ext[ect.ExtClient], ext[ect.ExtActor], want)
+		}
 	}
 }
 

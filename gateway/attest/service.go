@@ -80,6 +80,13 @@ func (s *Service) ext(sub Subject) ect.Ext {
 	ext := ect.Ext{}
 	ext.SetString(ect.ExtAgentVersion, sub.Version)
 	ext.SetString(ect.ExtCaller, string(sub.Caller.ID))
+	if grant := sub.Caller.Grant; grant != nil {
+		for key, text := range map[string]string{ect.ExtClient: grant.Client, ect.ExtActor: grant.Actor} {
+			if text != "" {
+				ext.SetString(key, text)
+			}
+		}
+	}
 	if sub.Unattested {
 		ext[ect.ExtSourceUnattested] = json.RawMessage("true")
 	}

@@ -101,6 +101,7 @@ func (c Config) check(say func(path, reason string)) {
 	}
 	c.checkGateways(say)
 	c.Identity.check(say)
+	checkOAuth(c, say)
 	c.AINP.check(say)
 	c.Admin.check(say)
 	if c.PublicRPC != "" && !hostport(c.PublicRPC) {

@@ -22,22 +22,23 @@ import (
 // Config is the configuration file. Every key may be left out. The comment of a key is its documentation in
 // docs/configuration.md and in the schema beside it: what it sets, its unit and its default, in at most 200 characters.
 type Config struct {
-	Listen    Listen          `yaml:"listen"`      // Addresses of the listeners. serve reads all of them; dev takes public and admin from its flags.
-	PublicURL string          `yaml:"public_url"`  // URL where callers reach this gateway, such as https://gw.example.com. Required by serve.
-	PublicRPC string          `yaml:"public_grpc"` // host:port where callers reach listen.grpc, for the cards of agents. Default: the host of public_url and the port of listen.grpc.
-	Identity  Identity        `yaml:"identity"`    // SPIFFE identity of this gateway, and the trust anchors for its callers and agents.
-	APIKeys   APIKeys         `yaml:"api_keys"`    // API keys of callers that have neither a certificate nor tokens of an identity server.
-	TLS       TLS             `yaml:"tls"`         // Certificate for clients that check a host name instead of a SPIFFE ID.
-	Admin     Admin           `yaml:"admin"`       // Who may use the admin API.
-	State     State           `yaml:"state"`       // Where tasks, sessions and evidence are stored. Default: in memory.
-	Log       Log             `yaml:"log"`         // What is logged, as JSON, to standard error.
-	Limits    Limits          `yaml:"limits"`      // Limits of each caller and of the process. A caller is an identity, or a network address if it shows no identity.
-	Policy    Policy          `yaml:"policy"`      // Translation policy and circuit breakers.
-	Consensus Consensus       `yaml:"consensus"`   // Which agents decide together, and how.
-	ECT       ECT             `yaml:"ect"`         // Evidence (ECTs) that callers must send.
-	Peers     map[string]Peer `yaml:"peers"`       // Settings of single senders and readers of ECTs, and other gateways, by SPIFFE ID.
-	Documents Documents       `yaml:"documents"`   // Capability documents that callers may name as destination at the translate endpoint, instead of a listed agent.
-	Timeout   Duration        `yaml:"timeout"`     // Longest duration of one call to an agent. Default: 5m.
+	Listen    Listen                 `yaml:"listen"`      // Addresses of the listeners. serve reads all of them; dev takes public and admin from its flags.
+	PublicURL string                 `yaml:"public_url"`  // URL where callers reach this gateway, such as https://gw.example.com. Required by serve.
+	PublicRPC string                 `yaml:"public_grpc"` // host:port where callers reach listen.grpc, for the cards of agents. Default: the host of public_url and the port of listen.grpc.
+	Identity  Identity               `yaml:"identity"`    // SPIFFE identity of this gateway, and the trust anchors for its callers and agents.
+	APIKeys   APIKeys                `yaml:"api_keys"`    // API keys of callers that have neither a certificate nor tokens of an identity server.
+	OAuth     map[string]OAuthIssuer `yaml:"oauth"`       // Authorization servers (OAuth 2.1, OpenID Connect) whose access tokens are accepted from callers, by name. Default: none. Needs a restart.
+	TLS       TLS                    `yaml:"tls"`         // Certificate for clients that check a host name instead of a SPIFFE ID.
+	Admin     Admin                  `yaml:"admin"`       // Who may use the admin API.
+	State     State                  `yaml:"state"`       // Where tasks, sessions and evidence are stored. Default: in memory.
+	Log       Log                    `yaml:"log"`         // What is logged, as JSON, to standard error.
+	Limits    Limits                 `yaml:"limits"`      // Limits of each caller and of the process. A caller is an identity, or a network address if it shows no identity.
+	Policy    Policy                 `yaml:"policy"`      // Translation policy and circuit breakers.
+	Consensus Consensus              `yaml:"consensus"`   // Which agents decide together, and how.
+	ECT       ECT                    `yaml:"ect"`         // Evidence (ECTs) that callers must send.
+	Peers     map[string]Peer        `yaml:"peers"`       // Settings of single senders and readers of ECTs, and other gateways, by SPIFFE ID.
+	Documents Documents              `yaml:"documents"`   // Capability documents that callers may name as destination at the translate endpoint, instead of a listed agent.
+	Timeout   Duration               `yaml:"timeout"`     // Longest duration of one call to an agent. Default: 5m.
 
 	ShutdownDelay *Duration `yaml:"shutdown_delay"` // Time from the signal to stop during which work goes on and /readyz fails, so that load balancers notice. Default: 5s, in dev 0.
 	ShutdownGrace Duration  `yaml:"shutdown_grace"` // Time after shutdown_delay for work that is under way; new work gets 503. The process ends at most 2s later. Default: 20s, in dev 5s. Needs a restart.

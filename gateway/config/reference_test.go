@@ -159,7 +159,7 @@ func reference(keys []key) string {
 }
 
 func row(k key) string {
-	kind := map[string]string{"string": "text", "bool": "true or false", "int": "integer", "float64": "number", "Duration": "duration", "Arguments": "mapping"}[k.of]
+	kind := map[string]string{"string": "text", "bool": "true or false", "int": "integer", "float64": "number", "Duration": "duration", "Arguments": "mapping", "Patterns": "list of text"}[k.of]
 	if k.keys != nil {
 		kind = "section"
 	}

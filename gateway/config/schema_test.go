@@ -15,6 +15,7 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"github.com/aepb/aepb-gateway/ect/identity/oauth"
 	"github.com/aepb/aepb-gateway/gateway/config"
 	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/translators"
@@ -122,6 +123,14 @@ func rules() map[string]object {
 		"consensus.groups.NAME.threshold":        between(0, 99),
 		"consensus.groups.NAME.max_faulty":       between(0, 249),
 		"consensus.groups.NAME.deadlock":         enum("escalate", "oldest", "random"),
+		"oauth#":                                 pattern(oauth.NamePattern),
+		"oauth":                                  {"required": []string{"issuer", "identities"}},
+		"oauth.NAME.issuer":                      pattern("^https://"),
+		"oauth.NAME.jwks_url":                    pattern("^https://"),
+		"oauth.NAME.algorithms":                  enum(oauth.Algorithms()...),
+		"oauth.NAME.identities":                  {"required": []string{"path"}},
+		"oauth.NAME.introspection.url":           pattern("^https://"),
+		"oauth.NAME.proxies":                     pattern("^spiffe://[^*#]+$"),
 		"lifecycle":                              {"dependentRequired": object{"status": []string{"reason"}}},
 		"lifecycle.status":                       enum("active", "deprecated", "draining"),
 	}
@@ -179,6 +188,8 @@ func valueOf(k key, rules map[string]object) object {
 		value["type"] = "number"
 	case "Duration":
 		value = durations()
+	case "Patterns":
+		value["type"], value["items"] = "array", object{"type": "string"}
 	case "Arguments":
 		value["type"] = []string{"object", "null"}
 	default:
@@ -364,6 +375,11 @@ var probes = []struct{ path, text string }{
 	{"consensus.groups.NAME.mechanisms", `{consensus: {groups: {g: {members: [{id: "spiffe://x/y"}], proposers: {"spiffe://x/y": 1}, KEY: [VALUE]}}}}`},
 	{"consensus.groups.NAME.max_faulty", `{consensus: {groups: {g: {members: [` + manyVoters() + `], proposers: {"spiffe://x/y": 1}, KEY: VALUE}}}}`},
 	{"consensus.groups.NAME.", `{consensus: {groups: {g: {members: [{id: "spiffe://x/y"}], proposers: {"spiffe://x/y": 1}, KEY: VALUE}}}}`},
+	{"oauth.NAME.algorithms", `{oauth: {a: {issuer: "https://a", identities: [{path: x}], KEY: [VALUE]}}}`},
+	{"oauth.NAME.proxies", `{oauth: {a: {issuer: "https://a", identities: [{path: x}], KEY: [VALUE]}}}`},
+	{"oauth.NAME.introspection.", `{oauth: {a: {issuer: "https://a", identities: [{path: x}], introspection: {client_id: x, client_secret_file: x, KEY: VALUE}}}}`},
+	{"oauth.NAME.issuer", `{oauth: {a: {KEY: VALUE, identities: [{path: x}]}}}`},
+	{"oauth.NAME.", `{oauth: {a: {issuer: "https://a", identities: [{path: x}], KEY: VALUE}}}`},
 	{"lifecycle.", `{lifecycle: {reason: old, KEY: VALUE}}`},
 }
 

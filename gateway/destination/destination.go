@@ -113,13 +113,17 @@ func (r *Resolver) Successor(ctx context.Context, q Query, d Destination) Destin
 }
 
 // Current is the agent in place of a listed one whom the caller may call: itself, or what it was
-// succeeded by. Its errors are those of [directory.Directory.Reach] and of [MayCall].
+// succeeded by. Its errors are those of [directory.Directory.Reach], of [MayCall] and of
+// [identity.Caller.Permits].
 func (r *Resolver) Current(ctx context.Context, caller identity.Caller, agent directory.Agent) (directory.Agent, error) {
 	d := r.follow(ctx, Query{Caller: caller, Agent: agent.Name}, Destination{Agent: agent}, false)
 	if _, ok := errors.AsType[*problem.NoPathError](d.Unreachable); d.Unreachable != nil && !ok {
 		return d.Agent, d.Unreachable
 	}
-	return d.Agent, MayCall(caller, d.Agent.Rules)
+	if err := MayCall(caller, d.Agent.Rules); err != nil {
+		return d.Agent, err
+	}
+	return d.Agent, caller.Permits(d.Agent.Name, "")
 }
 
 // speaking is the destination with the codec of its protocol; nil: it is not known.

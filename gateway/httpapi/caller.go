@@ -5,12 +5,15 @@ import (
 	"crypto/tls"
 	"errors"
 	"net/http"
+	"slices"
+	"strings"
 
 	"github.com/gin-gonic/gin"
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/ect/identity/credential"
+	"github.com/aepb/aepb-gateway/gateway/httpapi/resource"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/transport/accept"
@@ -30,7 +33,9 @@ type Callers struct {
 	TrustDomain    string          // of certificates that are taken; empty: refusals do not name it
 	Failures       *Failures       // nil: failed authentications cost nothing
 	// Reasons reports whether a caller may know why an agent failed; nil: none may.
-	Reasons func(ect.Identity) bool
+	Reasons   func(ect.Identity) bool
+	Resources *resource.Metadata // of endpoints, for clients with access tokens; nil: none are accepted
+	Reserved  string             // what the ids that access tokens give begin with, which no other credential may show; empty: there are none
 }
 
 // Identify marks the context of a request with who makes it. state is what the
@@ -48,8 +53,10 @@ func (who Callers) Identify(ctx context.Context, state *tls.ConnectionState, rem
 	case err == nil && who.Anonymous != "":
 		return transport.WithCaller(ctx, identity.Caller{Peer: ect.Peer{ID: who.Anonymous}, Anonymous: true}, address), nil
 	case err == nil:
-		return transport.WithoutCaller(ctx, &problem.UnauthenticatedError{TrustDomain: who.TrustDomain}, address), nil
+		err = who.Resources.Challenge(&problem.UnauthenticatedError{TrustDomain: who.TrustDomain}, r.Target, false)
+		return transport.WithoutCaller(ctx, err, address), nil
 	default:
+		err = who.Resources.Challenge(err, r.Target, true)
 		return transport.WithoutCaller(ctx, err, address), err
 	}
 }
@@ -58,6 +65,9 @@ func (who Callers) Identify(ctx context.Context, state *tls.ConnectionState, rem
 // too often is refused before its tokens are judged.
 func (who Callers) judge(ctx context.Context, state *tls.ConnectionState, address string, r credential.Request) (identity.Caller, error) {
 	peer, certified := identity.PeerOf(state)
+	if r.Source = string(peer.ID); !certified {
+		r.Source = address
+	}
 	var pays payer
 	if !certified {
 		var err error
@@ -67,6 +77,8 @@ func (who Callers) judge(ctx context.Context, state *tls.ConnectionState, addres
 	}
 	caller, err := who.whoIs(ctx, peer, certified, r)
 	switch {
+	case err != nil && resource.Uncounted(err):
+		return identity.Caller{}, err
 	case err != nil:
 		return identity.Caller{}, who.Failures.failed(ctx, peer.ID, address, pays, err)
 	case !certified && caller.ID != "":
@@ -109,7 +121,7 @@ func underWay(c *gin.Context, caller identity.Caller, address string) error {
 }
 
 // whoIs returns the caller by certificate, by token, or by both if they agree; the zero Caller has
-// no identity.
+// no identity. Of callers with access tokens a proxy may show its own certificate.
 func (who Callers) whoIs(ctx context.Context, peer ect.Peer, certified bool, r credential.Request) (identity.Caller, error) {
 	for _, authenticate := range who.Authenticators {
 		caller, ok, err := authenticate(ctx, r)
@@ -118,13 +130,31 @@ func (who Callers) whoIs(ctx context.Context, peer ect.Peer, certified bool, r c
 			continue // some clients send every server their token; the certificate alone says who it is
 		case err != nil:
 			return identity.Caller{}, err
+		case ok && caller.Grant != nil:
+			return caller, beside(peer, certified, *caller.Grant)
 		case ok && certified && caller.ID != peer.ID:
 			return identity.Caller{}, &problem.IdentityError{Reason: "the certificate and the token name different workloads"}
 		case ok:
-			return caller, nil
+			return caller, who.reserved(caller)
 		}
 	}
-	return identity.Caller{Peer: peer}, nil
+	return identity.Caller{Peer: peer}, who.reserved(identity.Caller{Peer: peer})
+}
+
+// beside refuses a certificate beside an access token, except that of a proxy.
+func beside(peer ect.Peer, certified bool, grant identity.Grant) error {
+	if !certified || slices.Contains(grant.Proxies, peer.ID) {
+		return nil
+	}
+	return &problem.IdentityError{Reason: "the certificate is none of the proxies of the issuer of the access token: show one of the two"}
+}
+
+// reserved refuses an id that only an access token may give.
+func (who Callers) reserved(caller identity.Caller) error {
+	if who.Reserved == "" || caller.Grant != nil || !strings.HasPrefix(string(caller.ID), who.Reserved) {
+		return nil
+	}
+	return &problem.IdentityError{Reason: "ids under " + who.Reserved + " are those of callers with access tokens: show one, or a certificate with another id"}
 }
 
 // foreign reports whether a token was refused that cannot have been meant for us.

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"net/http"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -138,6 +140,7 @@ func Public(deps PublicDeps) (http.Handler, error) {
 		engine.GET("/atd/breakers", admitted(deps), deps.Breakers.serve)
 	}
 	native(engine.Group("/agents/:agent"), deps.Endpoints)
+	deps.Resources.Mount(engine, deps.BaseURL, slices.Collect(maps.Keys(deps.Endpoints)))
 	return engine, nil
 }
 

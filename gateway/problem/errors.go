@@ -213,6 +213,20 @@ func (e *UnauthenticatedError) Error() string {
 	return text + ": show a client certificate of the trust domain " + e.TrustDomain
 }
 
+// ChallengedError is an error at an endpoint whose clients find out by its challenge where they get a
+// token (RFC 9728 section 5.1).
+type ChallengedError struct {
+	Err      error
+	Metadata string   // URL of the metadata of the endpoint
+	Scopes   []string // to ask for
+	Shown    bool     // a credential was shown, and refused
+}
+
+func (e *ChallengedError) Error() string { return e.Err.Error() }
+
+// Unwrap gives the cause.
+func (e *ChallengedError) Unwrap() error { return e.Err }
+
 // IdentityError: credentials were given and are broken (a WIT or a WPT that fails).
 type IdentityError struct{ Reason string } // never quotes a credential
 

@@ -104,6 +104,10 @@ func find(err error) (Problem, bool) {
 	if err == nil {
 		return Problem{}, false
 	}
+	if challenged, ok := err.(*ChallengedError); ok { //nolint:errorlint // this is the walk that errors.As would do
+		p, known := find(challenged.Err)
+		return challenged.on(p), known
+	}
 	if describe, ok := table[reflect.TypeOf(err)]; ok {
 		return describe(err), true
 	}

@@ -6,10 +6,12 @@ import (
 	"net/http"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/identity"
+	"github.com/aepb/aepb-gateway/ect/identity/oauth"
 	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/gateway/state"
 	"github.com/aepb/aepb-gateway/gateway/transport"
@@ -145,6 +147,28 @@ var table = rows(
 	as(func(e *UnauthenticatedError) Problem {
 		p := of(CodeUnauthenticated, e.Error())
 		p.Challenge = challenge(e.Scheme)
+		return p
+	}),
+	as(func(e *ChallengedError) Problem { return of(CodeUnauthenticated, e.Error()) }), // find looks inside
+	as(func(e *oauth.TokenError) Problem {
+		p := of(CodeUnauthenticated, e.Error())
+		p.Challenge = bearer("invalid_token", p.Detail, "", nil)
+		return p
+	}),
+	as(func(e *oauth.RequestError) Problem {
+		p := of(CodeIdentityInvalid, e.Error())
+		p.Challenge = bearer("invalid_request", p.Detail, "", nil)
+		return p
+	}),
+	as(func(e *oauth.ScopeError) Problem {
+		p := of(CodeForbidden, e.Error())
+		p.Challenge = bearer("insufficient_scope", "", e.Metadata, e.Scopes)
+		return p
+	}),
+	say[*oauth.IdentityError](CodeForbidden),
+	as(func(e *oauth.UnavailableError) Problem {
+		p := unavailable(e.Error(), max(e.RetryAfter, time.Second))
+		p.Title = "Access tokens cannot be judged now"
 		return p
 	}),
 	as(func(e *DrainingError) Problem {
@@ -331,6 +355,32 @@ func noSpace(e *state.FullError) Problem {
 
 func challenge(scheme string) string {
 	return cmp.Or(scheme, "Bearer") + ` realm="aepb"`
+}
+
+// on is a problem with the challenge in place of its own, if it has one.
+func (e *ChallengedError) on(p Problem) Problem {
+	kind, detail := "", ""
+	if e.Shown {
+		kind, detail = "invalid_token", p.Detail
+	}
+	if p.Status == http.StatusUnauthorized {
+		p.Challenge = bearer(kind, detail, e.Metadata, e.Scopes)
+	}
+	return p
+}
+
+// bearer is a challenge (RFC 6750 section 3, RFC 9728 section 5.1). Its texts are ours or the operator's; a
+// quote or a backslash in them is left out, which neither a description nor a scope may have.
+func bearer(kind, description, metadata string, scopes []string) string {
+	var params []string
+	for _, param := range []struct{ name, value string }{
+		{"error", kind}, {"error_description", description}, {"resource_metadata", metadata}, {"scope", strings.Join(scopes, " ")},
+	} {
+		if param.value != "" {
+			params = append(params, param.name+`="`+strings.NewReplacer(`"`, "", `\`, "").Replace(param.value)+`"`)
+		}
+	}
+	return "Bearer " + strings.Join(params, ", ")
 }
 
 // semanticLoss tells an operation that the other side does not have from

@@ -224,6 +224,9 @@ func (s *Service) answerAgain(caller identity.Caller, k saved) (transport.Answer
 	if err := policy.AdmitTo(caller.ID, string(canonical.OpRollback), agent.Rules); err != nil {
 		return transport.Answer{}, err
 	}
+	if err := caller.Permits(agent.Name, string(canonical.OpRollback)); err != nil {
+		return transport.Answer{}, err
+	}
 	return s.deps.Admission.AnswerAgain(wire, k.Ours)
 }
 

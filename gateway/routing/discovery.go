@@ -42,7 +42,10 @@ func (d *Discovery) approach(q transport.CallInfo) (directory.Agent, error) {
 	if !ok {
 		return directory.Agent{}, &problem.UnknownAgentError{Agent: q.Agent}
 	}
-	return agent, destination.MayCall(q.Caller, agent.Rules)
+	if err := destination.MayCall(q.Caller, agent.Rules); err != nil {
+		return agent, err
+	}
+	return agent, q.Caller.Permits(agent.Name, "")
 }
 
 // Describe answers discovery from the directory (R8), to those who may call, and a listing in

@@ -29,6 +29,7 @@ type Guards struct {
 	Programs *stdio.Host // runs the programs of agents
 
 	credentials *shownCredentials
+	issuers     *egress.Guard // fetches the keys of issuers of access tokens, and asks about opaque ones
 	documents   *egress.Guard // fetches capability documents that callers name, to which nothing of what is open toward agents is open
 }
 
@@ -41,6 +42,7 @@ func newGuards(s Config, taken func(at string) bool) (*Guards, error) {
 	}
 	g.Agents, errs[0] = egress.New(egress.Deps{TLS: s.Identity.Source, Config: conf, Credentials: g.credentials.service, Plain: g.credentials.isPlain})
 	g.documents, errs[1] = egress.New(egress.Deps{TLS: s.Identity.Source, Config: conf, Refuses: s.listensAt})
+	g.issuers, errs[4] = egress.New(egress.Deps{TLS: s.Identity.Source, Config: conf, Refuses: s.listensAt, Anonymous: true})
 	if s.Development {
 		conf.AllowPrivate = []string{"127.0.0.0/8", "::1/128"}
 	}
@@ -55,7 +57,7 @@ func newGuards(s Config, taken func(at string) bool) (*Guards, error) {
 // close ends the programs, and the connections on which nothing is said.
 func (g *Guards) close() error {
 	ended := g.credentials.service.Close()
-	for _, guard := range []*egress.Guard{g.Agents, g.documents, g.Webhooks, g.credentials.endpoints} {
+	for _, guard := range []*egress.Guard{g.Agents, g.documents, g.issuers, g.Webhooks, g.credentials.endpoints} {
 		guard.CloseIdle()
 	}
 	return errors.Join(ended, g.Programs.Close())
@@ -63,7 +65,7 @@ func (g *Guards) close() error {
 
 // renew has the next connections show the renewed certificate.
 func (g *Guards) renew() {
-	for _, guard := range []*egress.Guard{g.Agents, g.documents, g.Webhooks, g.credentials.endpoints} {
+	for _, guard := range []*egress.Guard{g.Agents, g.documents, g.issuers, g.Webhooks, g.credentials.endpoints} {
 		guard.Renew()
 	}
 }

@@ -1,11 +1,16 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -13,9 +18,12 @@ import (
 	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/ect/identity/apikey"
 	"github.com/aepb/aepb-gateway/ect/identity/credential"
+	"github.com/aepb/aepb-gateway/ect/identity/oauth"
 	"github.com/aepb/aepb-gateway/gateway/config"
 	"github.com/aepb/aepb-gateway/gateway/httpapi"
+	"github.com/aepb/aepb-gateway/gateway/httpapi/resource"
 	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/transport/egress"
 	"github.com/aepb/aepb-gateway/policy"
 )
 
@@ -26,7 +34,8 @@ type identityFiles struct {
 	public  *tls.Certificate // nil: the SVID
 	keys    map[ect.Identity]*identity.KeySet
 	issuers map[string]credential.Issuer
-	apiKeys *apikey.Keys // nil: none are taken
+	apiKeys *apikey.Keys      // nil: none are taken
+	secrets map[string]string // for the introspection of issuers of access tokens, by their names
 }
 
 // read reads every file that the configuration names. Its error joins one for each file that is not
@@ -77,6 +86,7 @@ func read(c config.Config, workload *identity.Workload) (identityFiles, error) {
 // readKeys reads those files that a development gateway may have too. The trust domain is our own.
 func (m *identityFiles) readKeys(c config.Config, domain string) error {
 	m.keys, m.issuers = map[ect.Identity]*identity.KeySet{}, map[string]credential.Issuer{}
+	m.secrets = map[string]string{}
 	var errs []error
 	for id, peer := range c.Peers {
 		if peer.Keys == "" {
@@ -94,6 +104,19 @@ func (m *identityFiles) readKeys(c config.Config, domain string) error {
 			errs = append(errs, fmt.Errorf("identity.issuers.'%s': %w", domain, err))
 		}
 		m.issuers[domain] = credential.Issuer{Keys: set}
+	}
+	for name, issuer := range c.OAuth {
+		if issuer.Introspection.SecretFile == "" {
+			continue
+		}
+		secret, err := os.ReadFile(issuer.Introspection.SecretFile)
+		if err == nil && len(bytes.TrimSpace(secret)) == 0 {
+			err = errors.New("the file is empty")
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("oauth.'%s'.introspection.client_secret_file: %w", name, err))
+		}
+		m.secrets[name] = string(bytes.TrimSpace(secret))
 	}
 	var err error
 	m.apiKeys, err = loadAPIKeys(c.APIKeys, domain)
@@ -255,6 +278,52 @@ func (t *trust) tokens(issuers map[string]credential.Issuer, replay ect.ReplayCa
 		return nil, nil //nolint:nilnil // without issuers there are no such tokens
 	}
 	return credential.NewWIMSE(credential.WIMSEDeps{Issuers: issuers, Replay: replay, Audience: []string{string(t.who.SVID.ID)}})
+}
+
+// accessTokens takes OAuth access tokens of the configured issuers; nil: there are none. What it asks them goes out
+// through the guard, which lets the hosts that the operator names have private addresses.
+func (t *trust) accessTokens(c config.Config, exit *egress.Guard) (*oauth.Verifier, error) {
+	issuers := config.OAuthIssuers(c.OAuth)
+	if len(issuers) == 0 {
+		return nil, nil //nolint:nilnil // without issuers there are no such tokens
+	}
+	for i := range issuers {
+		issuers[i].Introspection.Secret = t.who.files.secrets[issuers[i].Name]
+		for _, place := range []string{issuers[i].URL, issuers[i].JWKS, issuers[i].Introspection.URL} {
+			if u, err := url.Parse(place); err == nil && u.Host != "" {
+				exit.Allow(u.Host)
+			}
+		}
+	}
+	return oauth.New(oauth.Deps{TrustDomain: t.who.Bundle.TrustDomain(), Issuers: issuers, Exit: func(r *http.Request, authorization string) (*http.Response, error) {
+		if authorization == "" {
+			return exit.DoAs(r, "")
+		}
+		return exit.Tell(r, "", authorization)
+	}})
+}
+
+// accept is how callers are known. A refusal at an endpoint says where its clients get an access token, if those are
+// accepted.
+func (t *trust) accept(s Config, replay ect.ReplayCache, exit *egress.Guard, counter httpapi.FailureCounter) (httpapi.Callers, error) {
+	callers := httpapi.Callers{Anonymous: s.Anonymous(), TrustDomain: t.who.Bundle.TrustDomain()}
+	list, known, err := t.authenticators(replay)
+	if err != nil {
+		return callers, err
+	}
+	tokens, err := t.accessTokens(s.Settings, exit)
+	if err != nil {
+		return callers, err
+	}
+	if callers.Authenticators = list; tokens != nil {
+		others := known
+		known = func(r credential.Request) bool { return tokens.Known(r) || others(r) }
+		callers.Authenticators = slices.Insert(list, 1, tokens.Caller) // behind API keys
+		issuers, scopes, first := tokens.Servers()
+		callers.Resources, callers.Reserved = &resource.Metadata{Servers: issuers, Scopes: scopes, First: first}, oauth.Prefix(callers.TrustDomain)
+	}
+	callers.Failures, err = httpapi.NewFailures(counter, known)
+	return callers, err
 }
 
 // authenticators take callers without a client certificate: an API key, a workload

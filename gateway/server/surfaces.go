@@ -59,16 +59,12 @@ func (out *Server) makeSurfaces(s Config) error {
 			maps.Copy(endpoints, p.Endpoints(pipeline))
 		}
 	}
-	authenticators, known, err := trust.authenticators(opened.replay)
+	callers, err := trust.accept(s, opened.replay, out.agents.guards.issuers, pipeline)
 	if err != nil {
 		return err
 	}
+	callers.Reasons = out.mayKnow
 	form, _ := registry.Translator(a2a.Binding)
-	failures, err := httpapi.NewFailures(pipeline, known)
-	if err != nil {
-		return err
-	}
-	callers := httpapi.Callers{Authenticators: authenticators, Anonymous: s.Anonymous(), TrustDomain: s.Identity.Bundle.TrustDomain(), Failures: failures, Reasons: out.mayKnow}
 	if err := out.overGRPC(s, form, callers); err != nil {
 		return err
 	}
@@ -93,7 +89,7 @@ func (out *Server) makeSurfaces(s Config) error {
 		MonitoringDeps: monitoring,
 		Registry:       registry, Records: httpapi.Records{Evidence: opened.evidence, Workflows: opened.workflows, Approvals: pipeline.Parts().Approvals, Levels: pipeline.Parts().Levels, Consensus: pipeline.Parts().Consensus, Undo: checkpoints.Records{Checkpoints: pipeline.Parts().Checkpoints, Rollbacks: pipeline.Parts().Rollbacks}}, Self: s.Identity.SVID.ID, PublicURL: s.Names.URL, Directory: out.agents.directory, Agents: out.agents.listed,
 		Breakers: pipeline.Breakers, Lifecycles: pipeline.Lifecycle, Running: httpapi.Running{Credential: out.agents.guards.credentials.document, Processes: out.agents.guards.processes, Configuration: func() admindoc.Configuration { return admindoc.Configuration{RestartKeys: out.config.restartKeys()} }},
-		Operators: trust.operator, Token: s.AdminToken, Hosts: s.Names.Hosts, Open: s.Development, Failures: failures,
+		Operators: trust.operator, Token: s.AdminToken, Hosts: s.Names.Hosts, Open: s.Development, Failures: callers.Failures,
 		Answered: out.surfaces.refusals[telemetry.ListenerAdmin].Answered,
 	})
 	return err

@@ -11,6 +11,7 @@ import (
 var targets = []struct{ reader, dir, name string }{
 	{"ECT", "ect", "FuzzECT_Parse"},
 	{"Execution-Context header", "ect", "FuzzHeader_Parse"},
+	{"OAuth access token", "ect/identity/oauth", "FuzzToken_Caller"},
 	{"JSON-RPC", "translators/internal/jsonrpc", "FuzzParse_Roundtrip"},
 	{"A2A message", "translators/a2a", "FuzzDecode_Roundtrip"},
 	{"A2A card", "translators/a2a", "FuzzCard_Roundtrip"},

@@ -25,7 +25,7 @@ import (
 type attackFinding struct {
 	// id: 1 to 18 are findings of the security review (5 and 18 by their items), H1 to
 	// H8 holes that the audit of requirements tried, F1 to F19 of the trial operation.
-	// W1 to W41 were never open: they were tried when the feature was written. X- stands
+	// W1 to W43, and those of O, which are about access tokens, were never open: they were tried when the feature was written. X- stands
 	// before those of a later series of attacks on the built program.
 	id   string
 	what string // an attacker could do
@@ -317,6 +317,15 @@ var attackIndex = []attackFinding{
 		"gateway/transport/stdio:TestAttack_LargeMessageToABusySharedProgram", "gateway/transport/stdio:TestAttack_ToolThatEndsASharedProgram",
 		"gateway/breakers:TestAttack_CallersEndASharedProgram",
 	}},
+	{id: "O1", what: "be another caller, or any, by an access token that is forged, old, of another issuer, for another endpoint, or shown in another place", tests: []string{
+		"TestAttack_AccessTokens", "TestAttack_AccessTokensWhileTheIssuerIsAway", "ect/identity/oauth:TestAttack_AccessTokenForms",
+		"ect/identity/oauth:TestAttack_AccessTokenPlaces", "ect/identity/oauth:TestAttack_IssuerMetadata",
+	}},
+	{id: "O2", what: "have the id of a caller with an access token by a certificate or a JWT-SVID, or that of a certificate by a token", tests: []string{"TestAttack_CertificateAmongTokens", "TestAttack_AccessTokens"}},
+	{id: "O3", what: "have issuers asked without end, or keep the tokens of others from being judged, by unknown keys and random tokens", tests: []string{
+		"TestAttack_OpaqueTokensLockOutOthers", "ect/identity/oauth:TestAttack_UnknownKidsAskTheIssuer", "ect/identity/oauth:TestAttack_FloodOfOpaqueTokens",
+	}},
+	{id: "O4", what: "find out which agents exist by the metadata of their endpoints", tests: []string{"TestAttack_MetadataTellNoAgents"}},
 }
 
 // TestAttack_IndexIsComplete: every finding has a row, in order and once; every row
@@ -376,7 +385,7 @@ func findingIDs() []string {
 	for n := 1; n <= 8; n++ {
 		ids = append(ids, "H"+strconv.Itoa(n))
 	}
-	return append(ids, "F1", "F2", "F3", "F6", "F18", "F19", "N1", "N2", "N4", "N5", "N6", "N7", "N8", "W1", "W2", "W3", "W4", "W5", "W6", "W7", "W8", "W9", "W10", "W11", "W12", "W13", "W14", "W15", "W16", "W17", "W18", "W19", "W20", "W21", "W22", "W23", "W24", "W25", "W26", "W27", "W28", "W29", "W30", "W31", "W32", "W33", "W34", "W35", "W36", "W37", "W38", "W39", "W40", "W41", "W42", "W43", "X-M1", "X-B2", "X-B1", "X-E1", "X-E2", "X-R16", "X-W1", "X-P1", "X-M2", "X-L2", "X-L3", "X-L5", "X-L8", "X-R1", "X-K1", "X-S2", "X-S1")
+	return append(ids, "F1", "F2", "F3", "F6", "F18", "F19", "N1", "N2", "N4", "N5", "N6", "N7", "N8", "W1", "W2", "W3", "W4", "W5", "W6", "W7", "W8", "W9", "W10", "W11", "W12", "W13", "W14", "W15", "W16", "W17", "W18", "W19", "W20", "W21", "W22", "W23", "W24", "W25", "W26", "W27", "W28", "W29", "W30", "W31", "W32", "W33", "W34", "W35", "W36", "W37", "W38", "W39", "W40", "W41", "W42", "W43", "X-M1", "X-B2", "X-B1", "X-E1", "X-E2", "X-R16", "X-W1", "X-P1", "X-M2", "X-L2", "X-L3", "X-L5", "X-L8", "X-R1", "X-K1", "X-S2", "X-S1", "O1", "O2", "O3", "O4")
 }
 
 // attackTests are the tests of attacks in the source tree, by FOLDER:NAME.

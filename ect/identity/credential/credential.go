@@ -28,6 +28,9 @@ type Request struct {
 	Target string
 	// Query is the raw query of the target URI, in which no credential is taken. Empty: there is none.
 	Query string
+	// Source is the other end: the id that its certificate proves, or its address. What judging
+	// its credentials costs counts for it.
+	Source string
 }
 
 // single is a field's one value; false if there is none.

@@ -135,6 +135,9 @@ func (c *Claims) note(claim string, missing bool) {
 // Has says whether a claim is there, whatever its value.
 func (c *Claims) Has(claim string) bool { return c.members[claim] != nil }
 
+// Raw is a claim as it is written; nil if absent.
+func (c *Claims) Raw(claim string) json.RawMessage { return c.members[claim] }
+
 // Names are the claims that are there, in no particular order.
 func (c *Claims) Names() []string {
 	return slices.Collect(maps.Keys(c.members))

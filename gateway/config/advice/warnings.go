@@ -95,6 +95,9 @@ func secrets(c config.Config) []secret {
 	if c.State.Key == "" && c.State.Path != "" {
 		all = append(all, secret{"state.path", c.State.Path + ".key"})
 	}
+	for name, issuer := range c.OAuth {
+		all = append(all, secret{"oauth." + name + ".introspection.client_secret_file", issuer.Introspection.SecretFile})
+	}
 	for i, n := range c.SLIM.Nodes {
 		at := "slim.nodes[" + strconv.Itoa(i) + "]"
 		all = append(all, secret{at + ".shared_secret_file", n.SecretFile})
