@@ -28,5 +28,5 @@
 // go-oidc reads discovery documents and key sets, and brings a second JOSE library, which takes
 // the last of two equal members and tries every key of a token without a kid. Its key set asks the
 // issuer for every unknown kid, so a stranger decides how often. It knows neither RFC 9068 nor RFC
-// 8414. It is a second opinion in the tests.
+// 8414.
 package oauth
