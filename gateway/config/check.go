@@ -111,6 +111,7 @@ func (c Config) check(say func(path, reason string)) {
 		say("$.listen.uacp_udp", "not an address of this machine: datagrams have no protection")
 	}
 	c.Listen.check(say)
+	c.CORS.check(say)
 	c.checkSockets("$.listen.uacp_connections", c.Listen.UACPConnections, say)
 	c.checkSockets("$.ainp.sockets", c.AINP.Sockets, say)
 	c.SLIM.check(c.Identity.WorkloadAPI != "", say)

@@ -29,6 +29,7 @@ type Config struct {
 	APIKeys   APIKeys                `yaml:"api_keys"`    // API keys of callers that have neither a certificate nor tokens of an identity server.
 	OAuth     map[string]OAuthIssuer `yaml:"oauth"`       // Authorization servers (OAuth 2.1, OpenID Connect) whose access tokens are accepted from callers, by name. Default: none. Needs a restart.
 	TLS       TLS                    `yaml:"tls"`         // Certificate for clients that check a host name instead of a SPIFFE ID.
+	CORS      CORS                   `yaml:"cors"`        // Pages of other origins that browsers let ask this gateway.
 	Admin     Admin                  `yaml:"admin"`       // Who may use the admin API.
 	State     State                  `yaml:"state"`       // Where tasks, sessions and evidence are stored. Default: in memory.
 	Log       Log                    `yaml:"log"`         // What is logged, as JSON, to standard error.

@@ -4,10 +4,40 @@ import (
 	"cmp"
 	"net"
 	"net/netip"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/aepb/aepb-gateway/gateway/transport"
 )
+
+// CORS is which pages a browser lets ask the public listener.
+type CORS struct {
+	Origins []string `yaml:"origins"` // Origins of pages, such as https://app.example.com, at most 64; http only of this machine. No patterns. Default: pages of other origins are refused.
+}
+
+// maxOrigins bounds CORS.Origins.
+const maxOrigins = 64
+
+func (c CORS) check(say func(path, reason string)) {
+	if len(c.Origins) > maxOrigins {
+		say("$.cors.origins", "more than "+strconv.Itoa(maxOrigins)+" origins")
+	}
+	for i, origin := range c.Origins {
+		if at := "$.cors.origins[" + strconv.Itoa(i) + "]"; !isOrigin(origin) {
+			say(at, strconv.Quote(origin)+" is no origin: expected https://HOST or https://HOST:PORT in small letters, without path or pattern; http of this machine alone")
+		} else if slices.Contains(c.Origins[:i], origin) {
+			say(at, "stands twice")
+		}
+	}
+}
+
+func isOrigin(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && u.Host != "" && u.Scheme+"://"+u.Host == text && strings.ToLower(text) == text && !strings.ContainsAny(text, "*@ ") &&
+		(u.Scheme == "https" || u.Scheme == "http" && transport.IsLoopback(u.Hostname()))
+}
 
 // WithDefaults is where serve listens: an address that is missing is the default one,
 // or stays empty if nothing is served there by default.

@@ -103,3 +103,18 @@ func TestAdminHosts_PatternsThatAllowNothingAreRefused(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 }
+
+func TestCORS_Origins(t *testing.T) {
+	t.Parallel()
+	for origin, want := range map[string]bool{
+		"https://app.example.com": true, "'https://app.example.com:8443'": true, "'http://localhost:3000'": true, "http://127.0.0.1": true, "'http://[::1]:3000'": true,
+		"http://app.example.com": false, "'*'": false, "https://*.example.com": false, "'null'": false, "''": false, "https://app.example.com/": false,
+		"https://app.example.com/x": false, "https://App.example.com": false, "https://u@app.example.com": false, "app.example.com": false,
+		"https://app.example.com?x": false, "https://app.example.com, https://app.example.com": false,
+	} {
+		_, err := config.Parse([]byte("cors: {origins: [" + origin + "]}"))
+		if got := err == nil || !strings.Contains(err.Error(), "origin") && !strings.Contains(err.Error(), "stands twice"); got != want {
+			t.Errorf("%s: %v", origin, err)
+		}
+	}
+}

@@ -52,7 +52,7 @@ func meters() []meter {
 		{"forbidden words, tests", 117, 0, wordsInTests},
 		{"forbidden words in comments and strings, production", 0, 0, proseInProduction},
 		{"references to rulings and sections that do not resolve", 0, 0, unresolved},
-		{"production lines", 149200, 100, productionLines},
+		{"production lines", 149300, 100, productionLines},
 		{"production code lines", 118900, 100, productionCodeLines},
 		{"places that sign in gateway/", 1, 0, placesThatSign},
 		{"places that verify in gateway/", 1, 0, placesThatVerify},
