@@ -20,15 +20,15 @@ func TestCORS_PagesOfAnotherOrigin(t *testing.T) {
 		"A2A": gatewaytest.A2ATo(b.Client, "calculator", gatewaytest.AddBody(b.Number())),
 	} {
 		from := func(origin, method string, more map[string]string) gatewaytest.Reply {
-			asked := l
-			asked.Header, asked.Method = map[string]string{"Origin": origin}, method
+			sent := l
+			sent.Header, sent.Method = map[string]string{"Origin": origin}, method
 			for header, value := range l.Header {
-				asked.Header[header] = value
+				sent.Header[header] = value
 			}
 			for header, value := range more {
-				asked.Header[header] = value
+				sent.Header[header] = value
 			}
-			return b.Send(t, asked)
+			return b.Send(t, sent)
 		}
 		before := from(page, http.MethodOptions, map[string]string{"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization,execution-context"})
 		if before.Status != http.StatusNoContent || before.Header.Get("Access-Control-Allow-Origin") != page || before.Header.Get("Access-Control-Allow-Headers") != "authorization,execution-context" {
