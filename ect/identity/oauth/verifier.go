@@ -36,6 +36,7 @@ type Verifier struct {
 type judge struct {
 	issuer       Issuer
 	keys         *keys
+	genuine      genuine
 	introspector *introspector // nil: none
 }
 
@@ -132,7 +133,7 @@ func (v *Verifier) judge(ctx context.Context, compact, source string) (*judge, a
 	if err != nil {
 		return nil, access{}, err
 	}
-	if !token.Verify(key) {
+	if !j.genuine.verify(token, compact, key) {
 		return nil, access{}, j.issuer.refuse(BadSignature, "")
 	}
 	a, err := j.issuer.claims(token.Claims, v.now())
