@@ -35,8 +35,8 @@ func TestCreate_IsComplete(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	examples := strings.ReplaceAll(string(text), "\n#  ", "\n  ")
-	for name, content := range map[string]string{"as written": string(text), "with both examples": examples} {
+	examples := strings.NewReplacer("\n#  ", "\n  ", "\n#oauth:", "\noauth:", "\n#api_keys:", "\napi_keys:").Replace(string(text))
+	for name, content := range map[string]string{"as written": string(text), "with all examples": examples} {
 		c, err := config.Parse([]byte(content))
 		if err == nil {
 			err = c.Serve()
@@ -44,7 +44,7 @@ func TestCreate_IsComplete(t *testing.T) {
 		if err != nil {
 			t.Errorf("%s: %v\n%s", name, err, content)
 		}
-		if name != "as written" && len(c.Agents) != 2 {
+		if name != "as written" && (len(c.Agents) != 2 || len(c.OAuth) != 1 || c.APIKeys.File == "" || c.Agents["calculator"].Credential == nil) {
 			t.Errorf("%s: %d agents", name, len(c.Agents))
 		}
 		if c.PublicURL != "https://gw.shop.test:8443" || c.Identity.TrustDomain != "shop.test" || !filepath.IsAbs(c.State.Path) || c.Admin.Operators["first"].ID != "spiffe://shop.test/operator" {
