@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -132,7 +133,8 @@ func agentsAdd(c *client.Client) *cobra.Command {
 	flags.StringVar(&ainp.Signature, "signature", "", "what AINP signatures cover: draft, jcs-raw, or none for an agent that cannot sign")
 	flags.StringArrayVar(&others, "endpoint", nil, "an endpoint of any protocol that the gateway speaks: BINDING=URL (repeatable)")
 	flags.StringVar(&a.ID, "id", "", "the agent's SPIFFE id; its TLS certificate must carry it")
-	flags.StringSliceVar(&a.Callers, "caller", nil, "who may call: a SPIFFE id or a prefix ending in /* (repeatable)")
+	flags.StringSliceVar(&a.Callers, "caller", nil, "who may call: a SPIFFE id or a prefix ending in /*, with #invoke:NAME behind it for one tool (repeatable)")
+	flags.StringSliceVar(&a.Tools, "tool", nil, "a tool or skill that is offered, with * for any characters; others are not (repeatable; default: all)")
 	flags.BoolVar(&a.RequireECT, "require-ect", false, "refuse messages without an ECT")
 	flags.IntVar(&a.TimeoutSeconds, "timeout", 0, "seconds that one call may take (0: the gateway's default)")
 	return cmd
@@ -276,6 +278,19 @@ func printCredential(w io.Writer, c *admindoc.Credential) {
 	fmt.Fprintln(w, "  is shown a credential:", out)
 }
 
+// printRules says who may call what of an agent.
+func printRules(w io.Writer, a agent) {
+	if len(a.Callers) > 0 {
+		fmt.Fprintln(w, "  may be called by:", terminal.Words(a.Callers))
+	}
+	if len(a.Tools) > 0 {
+		fmt.Fprintln(w, "  offers alone:", terminal.Words(a.Tools))
+	}
+	for _, own := range slices.Sorted(maps.Keys(a.ToolNames)) {
+		fmt.Fprintf(w, "  offers %s as %s\n", terminal.Word(own), terminal.Word(a.ToolNames[own]))
+	}
+}
+
 func printAgent(w io.Writer, a agent) error {
 	fmt.Fprintln(w, terminal.Word(a.Name), terminal.Word(a.ID))
 	if a.Capability != "" {
@@ -288,6 +303,7 @@ func printAgent(w io.Writer, a agent) error {
 		}
 		fmt.Fprintln(w, " ", terminal.Word(e.Binding), terminal.Word(e.Version), at)
 	}
+	printRules(w, a)
 	printCredential(w, a.Credential)
 	if l := a.Lifecycle; l != nil {
 		fmt.Fprintln(w, "  is", terminal.Word(l.Status))

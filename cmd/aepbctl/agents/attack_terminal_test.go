@@ -19,8 +19,8 @@ func TestAttack_AnswersForgeTerminalLines(t *testing.T) {
 	direct.Outcome.Path = "direct"
 	added := agent{Name: terminaltest.Hostile, Description: &admindoc.Summary{Name: terminaltest.Hostile, Version: terminaltest.Hostile, Capabilities: []string{terminaltest.Hostile}}}
 	terminaltest.HarmlessPrints(t, map[string]terminaltest.Print{
-		"agents show":          {Print: func(w io.Writer) error { return printAgent(w, listed) }, Lines: 13},
-		"agents show, answers": {Print: func(w io.Writer) error { return printAgent(w, described) }, Lines: 17},
+		"agents show":          {Print: func(w io.Writer) error { return printAgent(w, listed) }, Lines: 15},
+		"agents show, answers": {Print: func(w io.Writer) error { return printAgent(w, described) }, Lines: 19},
 		"agents list":          {Print: func(w io.Writer) error { return printAgents(w, []agent{listed}) }, Lines: 3},
 		"agents add":           {Print: func(w io.Writer) error { return printAdded(w, "added", added, terminaltest.Hostile, true) }, Lines: 6},
 		"negotiate":            {Print: other.print, Lines: 6},
