@@ -11,10 +11,14 @@ import (
 	"testing"
 
 	"github.com/aepb/aepb-gateway/cmd/aepb-gateway/demo/peers"
+	"github.com/aepb/aepb-gateway/gateway/config"
 	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/policy"
 	gatewaytest "github.com/aepb/aepb-gateway/test/harness/gateway"
 	"github.com/aepb/aepb-gateway/test/harness/toolstest"
+	"github.com/aepb/aepb-gateway/translators/ainp"
+	"github.com/aepb/aepb-gateway/translators/canonical"
+	"github.com/aepb/aepb-gateway/translators/uacp"
 )
 
 const ruledTools = 1000
@@ -34,7 +38,8 @@ func listRuled(t *testing.T, b *gatewaytest.Fixture, name string, rules policy.R
 // call is refused like what does not exist.
 func TestToolRules_ListIsCall(t *testing.T) {
 	t.Parallel()
-	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
+	alice := gatewaytest.Did("alice")
+	b := gatewaytest.NewFixture(t, gatewaytest.Plan{Config: config.Config{AINP: config.AINP{Callers: map[string]string{alice.DID: "spiffe://aepb.dev/client"}}}})
 	random := rand.New(rand.NewPCG(5, 6)) //nolint:gosec // not secret
 	allowed, rules := map[string]bool{}, policy.Rules{Tools: []string{"tool-*"}}
 	for n := range 50 { // of which every other is about this caller
@@ -61,9 +66,18 @@ func TestToolRules_ListIsCall(t *testing.T) {
 			calls = append(calls, tool)
 		}
 	}
-	for _, way := range waysToTools(t, b, "ruled") {
-		list := way.list(t)
-		shown := map[string]bool{}
+	for _, way := range append(waysToTools(t, b, "ruled"), toolWay{"µACP", nil, func(t *testing.T, tool string) string {
+		t.Helper()
+		return strings.ReplaceAll(string(b.AskUACP(t, "ruled", gatewaytest.FrameOf(t, uacp.FormEnveloped, callTool(tool)))), tool, "TOOL")
+	}}, toolWay{"AINP", nil, func(t *testing.T, tool string) string {
+		t.Helper()
+		body := string(gatewaytest.Signed(alice, gatewaytest.EnvelopeOf(t, alice, callTool(tool)), ainp.SigDraft))
+		return strings.ReplaceAll(string(b.Send(t, gatewaytest.HTTPRequest{At: "/agents/ruled/ainp", Body: body}).Body), tool, "TOOL")
+	}}) {
+		shown, list := map[string]bool{}, []string{}
+		if way.list != nil {
+			list = way.list(t)
+		}
 		for _, tool := range list {
 			shown[tool] = true
 			if !allowed[tool] {
@@ -71,17 +85,21 @@ func TestToolRules_ListIsCall(t *testing.T) {
 			}
 		}
 		for tool := range allowed {
-			if !shown[tool] && toolExists(tool) {
+			if way.list != nil && !shown[tool] && toolExists(tool) {
 				t.Errorf("%s: %s is not listed", way.name, tool)
 			}
 		}
 		refusals := map[string]bool{}
 		for _, tool := range calls {
 			answer := way.call(t, tool)
-			if did := strings.Contains(answer, "this is "+tool); did != (allowed[tool] && toolExists(tool)) {
+			if did := strings.Contains(answer, "this is "+tool) || strings.Contains(answer, "this is TOOL"); did != (allowed[tool] && toolExists(tool)) {
 				t.Errorf("%s: %s: %.400s", way.name, tool, answer)
 			} else if !did {
 				text, _, _ := strings.Cut(answer, "; did you mean")
+				if _, rest, found := strings.Cut(text, "no such skill"); found {
+					text = rest
+				}
+				text, _, _ = strings.Cut(text, "…")
 				refusals[text] = true
 			}
 		}
@@ -89,6 +107,10 @@ func TestToolRules_ListIsCall(t *testing.T) {
 			t.Errorf("%s: what is not offered differs from what does not exist: %v", way.name, refusals)
 		}
 	}
+}
+
+func callTool(tool string) *canonical.Invoke {
+	return &canonical.Invoke{Call: &canonical.Call{Name: tool, Args: json.RawMessage(`{}`)}}
 }
 
 // toolExists: the server has fail, and tool-0 to tool-998.
