@@ -15,6 +15,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/gateway/httpapi"
 	"github.com/aepb/aepb-gateway/gateway/httpapi/coalesce"
+	"github.com/aepb/aepb-gateway/gateway/httpapi/cors"
 	"github.com/aepb/aepb-gateway/gateway/state"
 	"github.com/aepb/aepb-gateway/gateway/telemetry"
 	"github.com/aepb/aepb-gateway/gateway/transport/accept"
@@ -36,8 +37,9 @@ func (out *Server) Run(ctx context.Context) error {
 	if out.config.Sockets.Public == nil || out.config.Sockets.Admin == nil {
 		return errors.Join(errors.New("server: no sockets to serve: set Sockets.Public and Sockets.Admin, with Listen"), out.Close())
 	}
+	public := cors.Handler(func() []string { return out.Settings().CORS.Origins }, out.surfaces.public)
 	servers := []*http.Server{
-		out.server(out.surfaces.publicBounds.handler(out.surfaces.public), out.surfaces.refusals[telemetry.ListenerPublic].ServerLog()),
+		out.server(out.surfaces.publicBounds.handler(public), out.surfaces.refusals[telemetry.ListenerPublic].ServerLog()),
 		out.server(out.surfaces.adminBounds.handler(out.surfaces.admin), out.surfaces.refusals[telemetry.ListenerAdmin].ServerLog()),
 	}
 	listeners := []net.Listener{out.surfaces.publicBounds.listen(out.config.Sockets.Public), out.surfaces.adminBounds.listen(out.config.Sockets.Admin)}

@@ -13,7 +13,6 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/httpapi"
 	"github.com/aepb/aepb-gateway/gateway/httpapi/approvals"
 	"github.com/aepb/aepb-gateway/gateway/httpapi/checkpoints"
-	"github.com/aepb/aepb-gateway/gateway/httpapi/cors"
 	"github.com/aepb/aepb-gateway/gateway/state"
 	"github.com/aepb/aepb-gateway/gateway/telemetry"
 	"github.com/aepb/aepb-gateway/gateway/transport"
@@ -82,7 +81,6 @@ func (out *Server) makeSurfaces(s Config) error {
 	if err != nil {
 		return err
 	}
-	out.surfaces.public = cors.Handler(func() []string { return out.Settings().CORS.Origins }, out.surfaces.public)
 	monitoring := httpapi.MonitoringDeps{Metrics: out.metrics.Handler(), Ready: out.ready, Warning: warningOf(opened.driver.usage), Logger: s.Logger}
 	if out.surfaces.monitoring, err = httpapi.Monitoring(monitoring); err != nil {
 		return err
