@@ -160,6 +160,7 @@ finds a gateway that has all of shutdown_delay left.
   "state.redis" (list "username_file" "password_file" "sentinel_username_file" "sentinel_password_file")
   "state.redis.tls" (list "ca" "certificate" "key")
   "policy" (list "document")
+  "api_keys" (list "file")
   "ainp" (list "key") -}}
 {{- range $section, $names := $keys -}}
 {{- $at := $config -}}
@@ -170,6 +171,7 @@ finds a gateway that has all of shutdown_delay left.
 {{- range $domain, $file := $identity.federated -}}{{- $out = append $out (dict "key" (printf "config.identity.federated.%s" $domain) "path" $file) -}}{{- end -}}
 {{- range $domain, $file := $identity.issuers -}}{{- $out = append $out (dict "key" (printf "config.identity.issuers.%s" $domain) "path" $file) -}}{{- end -}}
 {{- range $id, $peer := $config.peers -}}{{- $out = append $out (dict "key" (printf "config.peers.%s.keys" $id) "path" (get ($peer | default dict) "keys")) -}}{{- end -}}
+{{- range $name, $issuer := $config.oauth -}}{{- $out = append $out (dict "key" (printf "config.oauth.%s.introspection.client_secret_file" $name) "path" (get (($issuer | default dict).introspection | default dict) "client_secret_file")) -}}{{- end -}}
 {{- range $i, $node := ($config.slim | default dict).nodes -}}
 {{- $jwt := $node.jwt | default dict -}}
 {{- $out = concat $out (list
@@ -181,6 +183,11 @@ finds a gateway that has all of shutdown_delay left.
 {{- range $i, $endpoint := ($settings | default dict).endpoints -}}
 {{- range $variable, $file := ($endpoint.program | default dict).env_files -}}{{- $out = append $out (dict "key" (printf "config.agents.%s.endpoints[%d].program.env_files.%s" $agent $i $variable) "path" $file) -}}{{- end -}}
 {{- end -}}
+{{- $credential := ($settings | default dict).credential | default dict -}}
+{{- range $kind, $names := dict "header" (list "value_file") "bearer" (list "token_file") "basic" (list "password_file") "oauth" (list "client_secret_file" "key_file") "certificate" (list "cert_file" "key_file") -}}
+{{- range $name := $names -}}{{- $out = append $out (dict "key" (printf "config.agents.%s.credential.%s.%s" $agent $kind $name) "path" (get (get $credential $kind | default dict) $name)) -}}{{- end -}}
+{{- end -}}
+{{- range $variable, $file := ($credential.bearer | default dict).env_files -}}{{- $out = append $out (dict "key" (printf "config.agents.%s.credential.bearer.env_files.%s" $agent $variable) "path" $file) -}}{{- end -}}
 {{- end -}}
 {{- $named := list -}}
 {{- range $out -}}{{- if .path -}}{{- $named = append $named . -}}{{- end -}}{{- end -}}
