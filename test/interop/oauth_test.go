@@ -33,9 +33,9 @@ import (
 	gatewaytest "github.com/aepb/aepb-gateway/test/harness/gateway"
 )
 
-// tokenHouse is a gateway whose callers show tokens of a real authorization server, oidc-provider: those with the
+// protected is a gateway whose callers show tokens of a real authorization server, oidc-provider: those with the
 // scope read may see what the A2A agent "helpdesk" can do and call "lounge", those with the scope call may call both.
-type tokenHouse struct {
+type protected struct {
 	*gatewaytest.Fixture
 	js     javascript
 	issuer string // URL of the authorization server
@@ -50,10 +50,10 @@ const (
 	clientSecret  = "a-secret-of-32-characters-at-least"
 )
 
-// newTokenHouse starts both. They end with the test.
-func newTokenHouse(t *testing.T) *tokenHouse {
+// newProtected starts both. They end with the test.
+func newProtected(t *testing.T) *protected {
 	t.Helper()
-	h := &tokenHouse{js: newJavascript(t)}
+	h := &protected{js: newJavascript(t)}
 	certify := h.authorizationServer(t)
 	h.Fixture = gatewaytest.NewFixture(t, gatewaytest.Plan{Serve: true, Config: config.Config{OAuth: map[string]config.OAuthIssuer{"corp": {
 		Issuer: h.issuer, Initial: []string{"read"},
@@ -74,7 +74,7 @@ func newTokenHouse(t *testing.T) *tokenHouse {
 }
 
 // authorizationServer starts the server, which answers once it is given its certificate.
-func (h *tokenHouse) authorizationServer(t *testing.T) (certify func(*identity.SVID)) {
+func (h *protected) authorizationServer(t *testing.T) (certify func(*identity.SVID)) {
 	t.Helper()
 	clients := []map[string]any{{"client_id": userClient, "redirect_uris": []string{"http://127.0.0.1:9/done"}, "token_endpoint_auth_method": "none"}}
 	for _, id := range []string{jobClient, gatewayClient} {
@@ -147,7 +147,7 @@ type tokenReport struct {
 	Trail   []string `json:"trail"`   // status and path of each answer
 }
 
-func (h *tokenHouse) job(sdk, agent string, as tokenClient) tokenJob {
+func (h *protected) job(sdk, agent string, as tokenClient) tokenJob {
 	return tokenJob{
 		SDK: sdk, Endpoint: h.At.Public + "/agents/" + agent + "/mcp", As: as,
 		Call: jsCall{Name: peers.ConciergeSkill, Arguments: json.RawMessage(`{"message":"hello"}`)},
@@ -173,7 +173,7 @@ func (r tokenReport) judge(t *testing.T, agent string, granted ...string) {
 }
 
 // token asks the authorization server for a token of a client for itself.
-func (h *tokenHouse) token(t *testing.T, agent, scope string) string {
+func (h *protected) token(t *testing.T, agent, scope string) string {
 	t.Helper()
 	got := h.Send(t, gatewaytest.HTTPRequest{
 		Via: h.Anonymous, At: h.issuer + "/token", Media: "application/x-www-form-urlencoded",
@@ -190,7 +190,7 @@ func (h *tokenHouse) token(t *testing.T, agent, scope string) string {
 }
 
 // checks that tokens of this server are judged: by their signature, their endpoint and their scope.
-func (h *tokenHouse) checks(t *testing.T) {
+func (h *protected) checks(t *testing.T) {
 	t.Helper()
 	good := h.token(t, "helpdesk", "call")
 	forged := good[:len(good)-40] + strings.Repeat("A", 40)
@@ -219,7 +219,7 @@ func (h *tokenHouse) checks(t *testing.T) {
 // authorization server that is not ours, get a token for this endpoint, list tools, and step up for a call.
 func TestOAuth_JavaScript(t *testing.T) {
 	t.Parallel()
-	h := newTokenHouse(t)
+	h := newProtected(t)
 	h.checks(t)
 	for name, c := range map[string]struct {
 		sdk, agent string
@@ -246,7 +246,7 @@ func TestOAuth_JavaScript(t *testing.T) {
 // TestOAuth_Python: the same with both official SDKs of Python.
 func TestOAuth_Python(t *testing.T) {
 	t.Parallel()
-	h := newTokenHouse(t)
+	h := newProtected(t)
 	h.checks(t)
 	for name, c := range map[string]struct {
 		of, agent string
@@ -280,7 +280,7 @@ func TestOAuth_Python(t *testing.T) {
 }
 
 // keyOf finds the key of a token among those that the authorization server publishes, by the standard library alone.
-func (h *tokenHouse) keyOf(t *testing.T) jwt.Keyfunc {
+func (h *protected) keyOf(t *testing.T) jwt.Keyfunc {
 	t.Helper()
 	got := h.Send(t, gatewaytest.HTTPRequest{Via: h.Anonymous, Method: http.MethodGet, Media: "-", At: h.issuer + "/jwks"})
 	var set struct {
@@ -303,7 +303,7 @@ func (h *tokenHouse) keyOf(t *testing.T) jwt.Keyfunc {
 // the gateway is there. The gateway gets one by client credentials, and callers of the gateway need to know nothing of that.
 func TestOAuth_TowardAnAgent(t *testing.T) {
 	t.Parallel()
-	h := &tokenHouse{js: newJavascript(t)}
+	h := &protected{js: newJavascript(t)}
 	certify := h.authorizationServer(t)
 	h.Fixture = gatewaytest.NewFixture(t, gatewaytest.Plan{})
 	certify(h.SVID(t, "/authorization-server"))
