@@ -50,11 +50,11 @@ const (
 	clientSecret  = "a-secret-of-32-characters-at-least"
 )
 
-// newProtected starts both. They end with the test.
-func newProtected(t *testing.T) *protected {
+// newProtected starts both, the server below a path of its host. They end with the test.
+func newProtected(t *testing.T, path string) *protected {
 	t.Helper()
 	h := &protected{js: newJavascript(t)}
-	certify := h.authorizationServer(t)
+	certify := h.authorizationServer(t, path)
 	h.Fixture = gatewaytest.NewFixture(t, gatewaytest.Plan{Serve: true, Config: config.Config{OAuth: map[string]config.OAuthIssuer{"corp": {
 		Issuer: h.issuer, Initial: []string{"read"},
 		Identities: []config.OAuthIdentity{{Client: jobClient, Path: "jobs/{client_id}"}, {Subject: "ann", Path: "users/{sub}"}},
@@ -73,8 +73,8 @@ func newProtected(t *testing.T) *protected {
 	return h
 }
 
-// authorizationServer starts the server, which answers once it is given its certificate.
-func (h *protected) authorizationServer(t *testing.T) (certify func(*identity.SVID)) {
+// authorizationServer starts the server below a path, which answers once it is given its certificate.
+func (h *protected) authorizationServer(t *testing.T, path string) (certify func(*identity.SVID)) {
 	t.Helper()
 	clients := []map[string]any{{"client_id": userClient, "redirect_uris": []string{"http://127.0.0.1:9/done"}, "token_endpoint_auth_method": "none"}}
 	for _, id := range []string{jobClient, gatewayClient} {
@@ -82,7 +82,7 @@ func (h *protected) authorizationServer(t *testing.T) (certify func(*identity.SV
 			"client_id": id, "client_secret": clientSecret, "grant_types": []string{"client_credentials"}, "redirect_uris": []string{}, "response_types": []string{},
 		})
 	}
-	job := map[string]any{"scopes": []string{"read", "call"}, "clients": clients}
+	job := map[string]any{"path": path, "scopes": []string{"read", "call"}, "clients": clients}
 	cmd := exec.CommandContext(t.Context(), h.js.node, "oauth-server.mjs", string(mustJSON(job)))
 	var failures strings.Builder
 	cmd.Dir, cmd.Stderr = "js", &failures
@@ -219,7 +219,7 @@ func (h *protected) checks(t *testing.T) {
 // authorization server that is not ours, get a token for this endpoint, list tools, and step up for a call.
 func TestOAuth_JavaScript(t *testing.T) {
 	t.Parallel()
-	h := newProtected(t)
+	h := newProtected(t, "")
 	h.checks(t)
 	for name, c := range map[string]struct {
 		sdk, agent string
@@ -243,10 +243,11 @@ func TestOAuth_JavaScript(t *testing.T) {
 	}
 }
 
-// TestOAuth_Python: the same with both official SDKs of Python.
+// TestOAuth_Python: the same with both official SDKs of Python, where the issuer has a path: its metadata are not where RFC 8414
+// has them, but where OpenID Connect has them.
 func TestOAuth_Python(t *testing.T) {
 	t.Parallel()
-	h := newProtected(t)
+	h := newProtected(t, "/tenants/one")
 	h.checks(t)
 	for name, c := range map[string]struct {
 		of, agent string
@@ -304,7 +305,7 @@ func (h *protected) keyOf(t *testing.T) jwt.Keyfunc {
 func TestOAuth_TowardAnAgent(t *testing.T) {
 	t.Parallel()
 	h := &protected{js: newJavascript(t)}
-	certify := h.authorizationServer(t)
+	certify := h.authorizationServer(t, "")
 	h.Fixture = gatewaytest.NewFixture(t, gatewaytest.Plan{})
 	certify(h.SVID(t, "/authorization-server"))
 	secret := filepath.Join(t.TempDir(), "secret")

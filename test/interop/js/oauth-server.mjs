@@ -1,6 +1,7 @@
-// Usage: node oauth-server.mjs '{"scopes": [SCOPE, …], "clients": [{METADATA}, …]}'
+// Usage: node oauth-server.mjs '{"path": PATH or "", "scopes": [SCOPE, …], "clients": [{METADATA}, …]}'
 // An authorization server of the package oidc-provider: access tokens of RFC 9068 for the one resource that is asked for,
-// to the given clients, and to those that register. Its user, ann, signs in at once and agrees to everything. It prints its URL; then it reads one line, JSON with "cert" and "key" in PEM, prints
+// to the given clients, and to those that register. Its user, ann, signs in at once and agrees to everything. All of it is
+// below a path of its host. It prints the URL of the issuer; then it reads one line, JSON with "cert" and "key" in PEM, prints
 // "serving", and ends with its standard input.
 
 import { generateKeyPairSync } from 'node:crypto';
@@ -11,7 +12,7 @@ import Provider, { errors } from 'oidc-provider';
 const job = JSON.parse(process.argv[2]);
 const server = createServer();
 await new Promise((ready) => server.listen(0, '127.0.0.1', ready));
-const issuer = `https://127.0.0.1:${server.address().port}`;
+const issuer = `https://127.0.0.1:${server.address().port}${job.path}`;
 
 const { privateKey } = generateKeyPairSync('rsa', { modulusLength: 2048 });
 const provider = new Provider(issuer, {
@@ -31,7 +32,7 @@ const provider = new Provider(issuer, {
       },
     },
   },
-  interactions: { url: (_ctx, interaction) => `/sign-in/${interaction.uid}` },
+  interactions: { url: (_ctx, interaction) => `${job.path}/sign-in/${interaction.uid}` },
   findAccount: (_ctx, sub) => ({ accountId: sub, claims: () => ({ sub }) }),
   async loadExistingGrant(ctx) {
     const grant = new ctx.oidc.provider.Grant({ clientId: ctx.oidc.client.clientId, accountId: ctx.oidc.session.accountId });
@@ -50,7 +51,13 @@ provider.use(async (ctx, next) => {
 for (const event of ['server_error', 'authorization.error', 'grant.error', 'registration_create.error']) {
   provider.on(event, (_ctx, error) => console.error(event, error));
 }
-server.on('request', provider.callback());
+const answer = provider.callback();
+server.on('request', (request, response) => {
+  if (!request.url.startsWith(`${job.path}/`)) return response.writeHead(404).end();
+  request.originalUrl = request.url; // so that the provider knows below what it is
+  request.url = request.url.slice(job.path.length);
+  return answer(request, response);
+});
 
 console.log(issuer);
 const lines = createInterface({ input: process.stdin });
