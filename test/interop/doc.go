@@ -9,7 +9,8 @@
 // the messages on the wire, js_test.go runs the clients in js/. The scenarios are
 // a2a_test.go (A2A callers of MCP servers) and mcp_test.go (MCP callers of an A2A agent).
 // direct_test.go runs the JavaScript clients without the gateway, so a failure elsewhere
-// comes from the gateway. fidelity_test.go calls everything that an agent can do, from
+// comes from the gateway. oauth_test.go has clients with tokens of a real authorization server, in
+// JavaScript and Python. fidelity_test.go calls everything that an agent can do, from
 // every protocol to every other one, and logs a table of the results. questions_test.go
 // judges the workflows of questions and their answers, at one gateway and over two.
 //

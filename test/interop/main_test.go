@@ -3,7 +3,7 @@ package interop
 import (
 	"testing"
 
-	"go.uber.org/goleak"
+	gatewaytest "github.com/aepb/aepb-gateway/test/harness/gateway"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { gatewaytest.Main(m) }

@@ -23,6 +23,15 @@
 // (resource indicators), RFC 9068 (JWT access tokens), RFC 9728 (metadata of resources), OpenID
 // Connect Discovery 1.0, RFC 8725 (JWT best practices).
 //
+// # What real servers and clients do
+//
+// oidc-provider (test/interop) follows all of these, but an issuer with a path has its metadata below that path alone, where
+// OpenID Connect has them; it binds a client that registers to the scopes that it names then, and
+// MCP SDKs name those of the first challenge: with initial_scopes such a client cannot step up. After insufficient_scope
+// the SDKs of 1.x ask for the scopes of the challenge alone, those of 2.x also for the ones they have. zitadel/oidc
+// (test/oidc) has no metadata of RFC 8414, no resource indicators, and JWTs of the typ JWT for the client: it takes
+// legacy_type and audiences.
+//
 // # Alternatives considered
 //
 // go-oidc reads discovery documents and key sets, and brings a second JOSE library, which takes
