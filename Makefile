@@ -14,7 +14,7 @@ GO ?= go
 # a seventh of a build from nothing.
 export GOFLAGS := $(strip $(shell $(GO) env GOFLAGS) -tags=nomsgpack)
 # Modules of their own, for tests and tools whose libraries the gateway does not need.
-MODULES := test/deploy test/release
+MODULES := test/deploy test/release test/oidc
 # How long each fuzz target runs.
 T ?= 60s
 # Packages to test, lint and cover.

