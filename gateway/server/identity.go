@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"net/url"
 	"os"
 	"slices"
@@ -23,7 +22,6 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/httpapi"
 	"github.com/aepb/aepb-gateway/gateway/httpapi/resource"
 	"github.com/aepb/aepb-gateway/gateway/problem"
-	"github.com/aepb/aepb-gateway/gateway/transport/egress"
 	"github.com/aepb/aepb-gateway/policy"
 )
 
@@ -282,7 +280,7 @@ func (t *trust) tokens(issuers map[string]credential.Issuer, replay ect.ReplayCa
 
 // accessTokens takes OAuth access tokens of the configured issuers; nil: there are none. What it asks them goes out
 // through the guard, which lets the hosts that the operator names have private addresses.
-func (t *trust) accessTokens(c config.Config, exit *egress.Guard) (*oauth.Verifier, error) {
+func (t *trust) accessTokens(c config.Config, guards *Guards) (*oauth.Verifier, error) {
 	issuers := config.OAuthIssuers(c.OAuth)
 	if len(issuers) == 0 {
 		return nil, nil //nolint:nilnil // without issuers there are no such tokens
@@ -291,27 +289,22 @@ func (t *trust) accessTokens(c config.Config, exit *egress.Guard) (*oauth.Verifi
 		issuers[i].Introspection.Secret = t.who.files.secrets[issuers[i].Name]
 		for _, place := range []string{issuers[i].URL, issuers[i].JWKS, issuers[i].Introspection.URL} {
 			if u, err := url.Parse(place); err == nil && u.Host != "" {
-				exit.Allow(u.Host)
+				guards.issuers.Allow(u.Host)
 			}
 		}
 	}
-	return oauth.New(oauth.Deps{TrustDomain: t.who.Bundle.TrustDomain(), Issuers: issuers, Exit: func(r *http.Request, authorization string) (*http.Response, error) {
-		if authorization == "" {
-			return exit.DoAs(r, "")
-		}
-		return exit.Tell(r, "", authorization)
-	}})
+	return oauth.New(oauth.Deps{TrustDomain: t.who.Bundle.TrustDomain(), Issuers: issuers, Exit: guards.askIssuer})
 }
 
 // accept is how callers are known. A refusal at an endpoint says where its clients get an access token, if those are
 // accepted.
-func (t *trust) accept(s Config, replay ect.ReplayCache, exit *egress.Guard, counter httpapi.FailureCounter) (httpapi.Callers, error) {
+func (t *trust) accept(s Config, replay ect.ReplayCache, guards *Guards, counter httpapi.FailureCounter) (httpapi.Callers, error) {
 	callers := httpapi.Callers{Anonymous: s.Anonymous(), TrustDomain: t.who.Bundle.TrustDomain()}
 	list, known, err := t.authenticators(replay)
 	if err != nil {
 		return callers, err
 	}
-	tokens, err := t.accessTokens(s.Settings, exit)
+	tokens, err := t.accessTokens(s.Settings, guards)
 	if err != nil {
 		return callers, err
 	}

@@ -158,6 +158,9 @@ func (in *introspector) ask(ctx context.Context, token string) verdict {
 	// RFC 6749 section 2.3.1
 	user := url.QueryEscape(to.ClientID) + ":" + url.QueryEscape(to.Secret)
 	body, _, err := in.exit.fetch(ctx, request, "Basic "+base64.StdEncoding.EncodeToString([]byte(user)), introspectWithin, maxIntrospection)
+	if refusal, answered := errors.AsType[*statusError](err); answered && refusal.status == http.StatusBadRequest && !refusal.client {
+		return verdict{err: in.issuer.refuse(Malformed, ""), until: until} // only the token differs between our requests
+	}
 	if err != nil {
 		return unknown(err)
 	}

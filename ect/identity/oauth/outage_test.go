@@ -205,6 +205,15 @@ func TestIntrospection_Answers(t *testing.T) {
 		"status 401": {func(st *oauthtest.State) {
 			st.Introspect = func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(401) }
 		}, "unavailable"},
+		"status 400": {func(st *oauthtest.State) {
+			st.Introspect = func(w http.ResponseWriter, _ *http.Request) { http.Error(w, `{"error":"invalid_request"}`, 400) }
+		}, "malformed_token"},
+		"status 400 without words": {func(st *oauthtest.State) {
+			st.Introspect = func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(400) }
+		}, "malformed_token"},
+		"status 400 for the gateway": {func(st *oauthtest.State) {
+			st.Introspect = func(w http.ResponseWriter, _ *http.Request) { http.Error(w, `{"error":"invalid_client"}`, 400) }
+		}, "unavailable"},
 		"a redirect": {func(st *oauthtest.State) {
 			st.Introspect = func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "https://evil.example", 307) }
 		}, "unavailable"},
