@@ -30,10 +30,9 @@ func (e *lengthError) Error() string {
 	return fmt.Sprintf("oauth: an answer of more than %d bytes", e.limit)
 }
 
-// fetch sends a request and reads its answer of at most limit bytes, within a time. The request
-// goes on when its caller goes away: others wait for the same answer.
+// fetch sends a request and reads its answer of at most limit bytes, within a time.
 func (exit Exit) fetch(ctx context.Context, request *http.Request, authorization string, within time.Duration, limit int) ([]byte, http.Header, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
+	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	request.Header.Set("Accept", "application/json")
 	response, err := exit(request.WithContext(ctx), authorization)
