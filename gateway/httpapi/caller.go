@@ -34,8 +34,8 @@ type Callers struct {
 	Failures       *Failures       // nil: failed authentications cost nothing
 	// Reasons reports whether a caller may know why an agent failed; nil: none may.
 	Reasons   func(ect.Identity) bool
-	Resources *resource.Metadata // of endpoints, for clients with access tokens; nil: none are accepted
-	Reserved  string             // what the ids that access tokens give begin with, which no other credential may show; empty: there are none
+	Resources resource.Source // of endpoints, for clients with access tokens; nil: none are accepted
+	Reserved  string          // what the ids that access tokens give begin with, which no other credential may show while tokens are accepted
 }
 
 // Identify marks the context of a request with who makes it. state is what the
@@ -151,7 +151,7 @@ func beside(peer ect.Peer, certified bool, grant identity.Grant) error {
 
 // reserved refuses an id that only an access token may give.
 func (who Callers) reserved(caller identity.Caller) error {
-	if who.Reserved == "" || caller.Grant != nil || !strings.HasPrefix(string(caller.ID), who.Reserved) {
+	if caller.Grant != nil || !who.Resources.Accepts() || !strings.HasPrefix(string(caller.ID), who.Reserved) {
 		return nil
 	}
 	return &problem.IdentityError{Reason: "ids under " + who.Reserved + " are those of callers with access tokens: show one, or a certificate with another id"}

@@ -6,7 +6,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"net"
-	"net/http"
 	"net/url"
 	"sync/atomic"
 	"time"
@@ -53,30 +52,6 @@ func newGuards(s Config, taken func(at string) bool) (*Guards, error) {
 	})
 	g.Programs, errs[3] = stdio.NewHost(stdio.Deps{Limits: s.Settings.Limits.Processes(), Supervisor: s.Program.Supervisor, Logger: s.Logger})
 	return g, errors.Join(errs[:]...)
-}
-
-// introspections shows issuers of access tokens what the gateway introspects with: the Authorization field that
-// askIssuer gives a request, and nothing that a request has of itself. It is the egress.Credentials of their guard alone.
-// Posts that fail have no bound there, unlike those of webhooks: what is posted goes to servers that the
-// operator names, and package oauth bounds how often.
-type introspections struct{}
-
-type introspectionKey struct{}
-
-// For implements egress.Credentials.
-func (introspections) For(r *http.Request) (egress.Credential, error) {
-	if authorization, _ := r.Context().Value(introspectionKey{}).(string); authorization != "" {
-		return egress.Credential{Field: "Authorization", Value: authorization}, nil
-	}
-	return egress.Credential{}, nil
-}
-
-// Refused implements egress.Credentials: there is nothing newer.
-func (introspections) Refused(*http.Request, egress.Credential) bool { return false }
-
-// askIssuer is the way to the issuers of access tokens.
-func (g *Guards) askIssuer(r *http.Request, authorization string) (*http.Response, error) {
-	return g.issuers.DoAs(r.WithContext(context.WithValue(r.Context(), introspectionKey{}, authorization)), "")
 }
 
 // close ends the programs, and the connections on which nothing is said.

@@ -1,0 +1,169 @@
+package server_test
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/aepb/aepb-gateway/ect/identity/oauth/oauthtest"
+	"github.com/aepb/aepb-gateway/gateway/config"
+	"github.com/aepb/aepb-gateway/gateway/server"
+	gatewaytest "github.com/aepb/aepb-gateway/test/harness/gateway"
+)
+
+// issuerOf is an authorization server whose certificate the gateway trusts that is made with its URL.
+func issuerOf(t *testing.T, made func(url string) *gatewaytest.Fixture) (*gatewaytest.Fixture, *oauthtest.Server) {
+	t.Helper()
+	var certificate atomic.Pointer[tls.Certificate]
+	s := oauthtest.Start(t, func() tls.Certificate { return *certificate.Load() })
+	b := made(s.URL)
+	certificate.Store(new(b.SVID(t, "/authorization-server").Certificate()))
+	return b, s
+}
+
+// TestOAuth_Reload: issuers are added, changed and removed, and the secret of the gateway at one changes, while the gateway
+// runs. A section with a mistake changes nothing. A call that is under way goes on.
+func TestOAuth_Reload(t *testing.T) {
+	t.Parallel()
+	b, s := issuerOf(t, func(string) *gatewaytest.Fixture { return gatewaytest.NewFixture(t, gatewaytest.Plan{Serve: true}) })
+	reached, goOn := make(chan struct{}), make(chan struct{})
+	slow := front(t, b, b.Tools.URL(), func(r *http.Request) bool {
+		if r.Method == http.MethodPost && r.Header.Get("Mcp-Method") != "initialize" {
+			select {
+			case reached <- struct{}{}:
+				<-goOn
+			default:
+			}
+		}
+		return true
+	})
+	c := gatewaytest.OnFiles(b)
+	c.Agents["slow"] = overMCP(slow.URL, nil)
+	secret := filepath.Join(t.TempDir(), "secret")
+	gatewaytest.Must(t, os.WriteFile(secret, []byte("another"), 0o600))
+	issuer := config.OAuthIssuer{
+		Issuer: s.URL, Identities: []config.OAuthIdentity{{Path: "users/{sub}"}},
+		Introspection: config.OAuthIntrospection{URL: s.URL + oauthtest.Introspect, ClientID: oauthtest.ClientID, SecretFile: secret},
+	}
+	with := func(change func(*config.OAuthIssuer)) config.Config {
+		next, in := c, issuer
+		if change != nil {
+			change(&in)
+		}
+		next.OAuth = map[string]config.OAuthIssuer{"corp": in}
+		return next
+	}
+	call := func(agent, token string) gatewaytest.Reply {
+		header := map[string]string{"Authorization": "Bearer " + token}
+		return b.Send(t, gatewaytest.HTTPRequest{Via: b.Anonymous, At: "/agents/" + agent + "/a2a", Header: header, Body: gatewaytest.AddBody(b.Number())})
+	}
+	token := func(agent string) string { return s.Token(b.At.Public+"/agents/"+agent+"/a2a", nil) }
+	want := func(what, token string, status int) {
+		t.Helper()
+		if got := call("members", token); got.Status != status {
+			t.Errorf("%s: got %d %s, want %d", what, got.Status, got.Body, status)
+		}
+	}
+	metadata := func(what string, status int) {
+		t.Helper()
+		at := gatewaytest.HTTPRequest{Via: b.Anonymous, Method: http.MethodGet, At: "/.well-known/oauth-protected-resource/agents/members/mcp"}
+		if got := b.Send(t, at); got.Status != status {
+			t.Errorf("metadata %s: got %d %s, want %d", what, got.Status, got.Body, status)
+		}
+	}
+	reserved := b.Caller(t, b.SVID(t, "/oauth/corp/users/alice"))
+	certificate := func(what string, status int) {
+		t.Helper()
+		got := b.Send(t, gatewaytest.HTTPRequest{Via: reserved, At: "/agents/members/a2a", Body: gatewaytest.AddBody(b.Number())})
+		if got.Status != status {
+			t.Errorf("a certificate with an id of tokens, %s: got %d %s, want %d", what, got.Status, got.Body, status)
+		}
+	}
+
+	metadata("without issuers", http.StatusNotFound)
+	certificate("without issuers", http.StatusOK)
+	gatewaytest.Must(t, b.Reload(t.Context(), c))
+	want("no issuer", token("members"), http.StatusUnauthorized)
+
+	gatewaytest.Must(t, b.Reload(t.Context(), with(nil)))
+	want("an issuer was added", token("members"), http.StatusOK)
+	metadata("of an issuer", http.StatusOK)
+	certificate("with issuers", http.StatusBadRequest)
+
+	gatewaytest.Must(t, b.Reload(t.Context(), with(func(i *config.OAuthIssuer) { i.Scopes = map[string]config.Patterns{"admin": {"*"}} })))
+	want("no scope permits it", token("members"), http.StatusForbidden)
+	gatewaytest.Must(t, b.Reload(t.Context(), with(func(i *config.OAuthIssuer) { i.Identities = []config.OAuthIdentity{{Path: "people/{sub}"}} })))
+	want("other rules", token("members"), http.StatusOK)
+	if got := s.Requests(oauthtest.Keys); got != 1 {
+		t.Errorf("the issuer was asked %d times for its keys, want once", got)
+	}
+
+	for what, bad := range map[string]func(*config.OAuthIssuer){
+		"no rules":      func(i *config.OAuthIssuer) { i.Identities = nil },
+		"http":          func(i *config.OAuthIssuer) { i.Issuer = "http://login.example.com" },
+		"no such file":  func(i *config.OAuthIssuer) { i.Introspection.SecretFile += "-not" },
+		"age of a week": func(i *config.OAuthIssuer) { i.MaxKeyAge = 1 },
+	} {
+		if err := b.Reload(t.Context(), with(bad)); err == nil {
+			t.Errorf("%s: is taken", what)
+		}
+		want("beside "+what, token("members"), http.StatusOK)
+	}
+
+	conf := filepath.Join(t.TempDir(), "c.json")
+	written, err := json.Marshal(map[string]any{"oauth": map[string]any{"corp": map[string]any{
+		"issuer": s.URL, "identities": []any{map[string]string{"path": "users/{sub}"}},
+		"introspection": map[string]string{"url": s.URL + oauthtest.Introspect, "client_id": oauthtest.ClientID, "client_secret_file": secret},
+	}}})
+	gatewaytest.Must(t, err)
+	gatewaytest.Must(t, os.WriteFile(conf, written, 0o600))
+	from, err := server.ReadFile(conf)
+	gatewaytest.Must(t, err)
+	w := server.WatcherOf(b.Server, from)
+	inFile := with(nil)
+	w.SetApply(func(ctx context.Context, _ config.Config) error { return b.Reload(ctx, inFile) })
+	s.Opaque("opaque", s.Claims(b.At.Public+"/agents/members/a2a"))
+	want("the secret is another", "opaque", http.StatusServiceUnavailable)
+	gatewaytest.Must(t, os.WriteFile(secret, nil, 0o600))
+	gatewaytest.PutSVID(t, b, b.SVID(t, "/gateway"))
+	before := gatewaytest.Shown(t, b)
+	if refused := w.Look(t.Context()); !refused || gatewaytest.Shown(t, b) == before {
+		t.Errorf("a new SVID beside an empty secret: refused %t, and it is not shown", refused)
+	}
+	want("beside an empty secret", token("members"), http.StatusOK)
+	inFile.PublicURL = ""
+	gatewaytest.Must(t, os.WriteFile(secret, []byte(oauthtest.Secret), 0o600))
+	if refused := w.Look(t.Context()); !refused {
+		t.Error("a mistake in the configuration is taken")
+	}
+	want("the secret is right, beside a mistake elsewhere", "opaque", http.StatusOK)
+
+	done := make(chan gatewaytest.Reply, 1)
+	waiting := token("slow")
+	var calls sync.WaitGroup
+	calls.Go(func() { done <- call("slow", waiting) })
+	t.Cleanup(calls.Wait)
+	select {
+	case <-reached:
+	case got := <-done:
+		t.Fatalf("the call before the issuer is removed: got %d %s", got.Status, got.Body)
+	}
+	gatewaytest.Must(t, b.Reload(t.Context(), c))
+	want("the issuer was removed", token("members"), http.StatusUnauthorized)
+	metadata("of a removed issuer", http.StatusNotFound)
+	certificate("without issuers again", http.StatusOK)
+	close(goOn)
+	if got := <-done; got.Status != http.StatusOK {
+		t.Errorf("the call that was under way: got %d %s", got.Status, got.Body)
+	}
+	if got := fmt.Sprint(b.Logs.Lines("opaque"), b.Logs.Lines(oauthtest.Secret)); got != "[] []" {
+		t.Errorf("the log has a secret: %s", got)
+	}
+}
