@@ -102,7 +102,7 @@ func TestOAuth_Reload(t *testing.T) {
 	gatewaytest.Must(t, b.Reload(t.Context(), with(func(i *config.OAuthIssuer) { i.Identities = []config.OAuthIdentity{{Path: "people/{sub}"}} })))
 	want("other rules", token("members"), http.StatusOK)
 	if got := s.Requests(oauthtest.Keys); got != 1 {
-		t.Errorf("the issuer was asked %d times for its keys, want once", got)
+		t.Errorf("%d requests for keys, want one", got)
 	}
 
 	for what, bad := range map[string]func(*config.OAuthIssuer){

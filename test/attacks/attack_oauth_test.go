@@ -318,7 +318,7 @@ func TestAttack_OddOpaqueTokens(t *testing.T) {
 			}
 		}
 	}
-	if asked := s.a.Requests(oauthtest.Introspect); asked > 600 || answers[401]+answers[429] != 1000 || answers[429] < 400 {
-		t.Errorf("the server was asked %d times, and the stranger was answered %v", asked, answers)
+	if requests := s.a.Requests(oauthtest.Introspect); requests > 600 || answers[401]+answers[429] != 1000 || answers[429] < 400 {
+		t.Errorf("%d requests at the server, and the answers to the stranger are %v", requests, answers)
 	}
 }

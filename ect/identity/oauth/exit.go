@@ -18,7 +18,7 @@ type Exit func(request *http.Request, authorization string) (*http.Response, err
 // statusError: a server answered, and not with 200.
 type statusError struct {
 	status int
-	client bool // it refuses who asks (RFC 6749 section 5.2), and not what is asked
+	client bool // it refuses who asks (RFC 6749 section 5.2), and not the question
 }
 
 func (e *statusError) Error() string { return fmt.Sprintf("oauth: status %d, expected 200", e.status) }

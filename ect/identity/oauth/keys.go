@@ -149,7 +149,7 @@ func (k *keys) begin(now time.Time) {
 	k.work.Go(func() { k.end(k.ask(k.life)) })
 }
 
-// end notes what a fetch came to, and when the next one is. An issuer that does not answer is asked every 30 s,
+// end notes what a fetch came to, and when the next one is. While the issuer does not answer that is every 30 s,
 // until its keys are older than any issuer's may be.
 func (k *keys) end(set *identity.KeySet, fresh time.Duration, err error) {
 	k.mu.Lock()

@@ -87,7 +87,7 @@ func TestKeys_Freshness(t *testing.T) {
 			before := s.a.Requests(oauthtest.Keys)
 			time.Sleep(2 * time.Second) // no caller asks
 			if after := s.a.Requests(oauthtest.Keys); before != 1 || after != 2 {
-				t.Errorf("%q: asked %d times before 80 %% of %s and %d times after", control, before, want, after)
+				t.Errorf("%q: %d requests before 80 %% of %s and %d after", control, before, want, after)
 			}
 			s.want(s.a.Token(endpoint, nil), "ok")
 		})
@@ -131,7 +131,7 @@ func TestKeys_SlowIssuer(t *testing.T) {
 	})
 }
 
-// TestKeys_KnownNeverWait: callers whose key is known do not wait while a slow issuer is asked again, neither for new keys
+// TestKeys_KnownNeverWait: callers whose key is known do not wait while new ones are fetched from a slow issuer, neither for new keys
 // nor for an unknown one. The latter caller waits 2 s at most, and what comes later serves the next one.
 func TestKeys_KnownNeverWait(t *testing.T) {
 	t.Parallel()
@@ -153,7 +153,7 @@ func TestKeys_KnownNeverWait(t *testing.T) {
 			t.Errorf("an unknown key: waited %s", waited)
 		}
 		if waited := took(first, "ok"); waited != 0 {
-			t.Errorf("a known key, while its issuer is asked: waited %s", waited)
+			t.Errorf("a known key, while others are fetched: waited %s", waited)
 		}
 		time.Sleep(7 * time.Second) // the metadata and the keys come
 		if waited := took(second, "ok"); waited != 0 {
@@ -218,7 +218,7 @@ func TestVerifier_Close(t *testing.T) {
 		time.Sleep(time.Hour)
 		s.want(s.a.Token(endpoint, func(h, _ object) { h["kid"] = "x" }), "unavailable")
 		if after := s.a.Requests(oauthtest.Metadata); before != 2 || after != before {
-			t.Errorf("asked %d times before and %d times after the end", before, after)
+			t.Errorf("%d requests before and %d after the end", before, after)
 		}
 	})
 }
@@ -252,19 +252,19 @@ func TestVerifier_Use(t *testing.T) {
 		use(false, s.issuer, oauth.Issuer{Name: "bad"})
 		use(false, s.issuer, s.issuer)
 		s.want(s.a.Token(endpoint, nil), "identity")
-		if keys, asked := s.a.Requests(oauthtest.Keys), s.a.Requests(oauthtest.Introspect); keys != 1 || asked != 2 {
-			t.Errorf("asked %d times for keys and %d times about the opaque token, want 1 and 2", keys, asked)
+		if keys, tokens := s.a.Requests(oauthtest.Keys), s.a.Requests(oauthtest.Introspect); keys != 1 || tokens != 2 {
+			t.Errorf("%d requests for keys and %d about the opaque token, want 1 and 2", keys, tokens)
 		}
 		changed = s.issuer
 		changed.Introspection.Secret = "another"
 		use(true, changed)
-		s.want("opaque", "unavailable") // it is asked with the new secret
+		s.want("opaque", "unavailable") // the new secret is used
 		changed.JWKS, changed.Introspection = s.a.URL+oauthtest.Keys, oauth.Introspection{}
 		use(true, changed)
 		s.want("opaque", "")
 		s.want(s.a.Token(endpoint, nil), "ok")
 		if keys := s.a.Requests(oauthtest.Keys); keys != 2 {
-			t.Errorf("asked %d times for keys, want another time at another place", keys)
+			t.Errorf("%d requests for keys, want another one at another place", keys)
 		}
 		use(true)
 		s.want(s.a.Token(endpoint, nil), "")
