@@ -13,6 +13,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/ect/identity/credential"
+	"github.com/aepb/aepb-gateway/ect/identity/oauth"
 	"github.com/aepb/aepb-gateway/gateway/httpapi/resource"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
@@ -49,6 +50,9 @@ func (who Callers) Identify(ctx context.Context, state *tls.ConnectionState, rem
 	}
 	switch {
 	case err == nil && caller.ID != "":
+		if who.byAccessToken(caller) {
+			ctx = transport.WithSubjectToken(ctx, oauth.Shown(r), typeAccessToken)
+		}
 		return transport.WithCaller(ctx, caller, address), nil
 	case err == nil && who.Anonymous != "":
 		return transport.WithCaller(ctx, identity.Caller{Peer: ect.Peer{ID: who.Anonymous}, Anonymous: true}, address), nil
@@ -59,6 +63,14 @@ func (who Callers) Identify(ctx context.Context, state *tls.ConnectionState, rem
 		err = who.Resources.Challenge(err, r.Target, true)
 		return transport.WithoutCaller(ctx, err, address), err
 	}
+}
+
+// typeAccessToken is RFC 8693 section 3.
+const typeAccessToken = "urn:ietf:params:oauth:token-type:access_token" //nolint:gosec // the name of a kind
+
+// byAccessToken reports whether an access token has given the id of a caller. Such a token may be exchanged for an agent.
+func (who Callers) byAccessToken(caller identity.Caller) bool {
+	return caller.Grant != nil && who.Reserved != "" && strings.HasPrefix(string(caller.ID), who.Reserved)
 }
 
 // judge is whoIs where failures count. Without a certificate an address that failed

@@ -5,9 +5,11 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -45,6 +47,7 @@ func TestOAuth_Reload(t *testing.T) {
 		return true
 	})
 	c := gatewaytest.OnFiles(b)
+	c.Agents = maps.Clone(c.Agents)
 	c.Agents["slow"] = overMCP(slow.URL, nil)
 	secret := filepath.Join(t.TempDir(), "secret")
 	gatewaytest.Must(t, os.WriteFile(secret, []byte("another"), 0o600))
@@ -165,5 +168,87 @@ func TestOAuth_Reload(t *testing.T) {
 	}
 	if got := fmt.Sprint(b.Logs.Lines("opaque"), b.Logs.Lines(oauthtest.Secret)); got != "[] []" {
 		t.Errorf("the log has a secret: %s", got)
+	}
+}
+
+// shownOpaque is the access token of a caller.
+const shownOpaque = shownSecrets + "caller-7788"
+
+// TestOAuth_Exchange: a caller's access token goes to the token endpoint of an agent with exchange, and what that gives goes to
+// the agent. The token itself is nowhere else. A caller by certificate is refused before anything is sent.
+func TestOAuth_Exchange(t *testing.T) {
+	t.Parallel()
+	p := withState(t)
+	b, s := issuerOf(t, func(url string) *gatewaytest.Fixture {
+		p.Serve = true
+		p.Config.OAuth = map[string]config.OAuthIssuer{"corp": {
+			Issuer: url, Identities: []config.OAuthIdentity{{Path: "users/{sub}"}},
+			Introspection: config.OAuthIntrospection{URL: url + oauthtest.Introspect, ClientID: oauthtest.ClientID, SecretFile: secretFile(t, oauthtest.Secret)},
+		}}
+		return gatewaytest.NewFixture(t, p)
+	})
+	endpoint := issuer(t, b, func(*http.Request) error { return nil })
+	var shown sync.Map
+	agent := front(t, b, b.Tools.URL(), func(r *http.Request) bool {
+		shown.Store(r.Header.Get("Authorization"), true)
+		return strings.HasPrefix(r.Header.Get("Authorization"), "Bearer "+shownToken)
+	})
+	c := gatewaytest.OnFiles(b)
+	c.Agents = maps.Clone(c.Agents)
+	c.Agents["shown"] = overMCP(agent.URL, &config.Credential{OAuth: &config.CredentialOAuth{
+		TokenURL: endpoint.URL, ClientID: "gw", SecretFile: secretFile(t, shownClient), Exchange: true,
+	}})
+	gatewaytest.Must(t, b.Reload(t.Context(), c))
+	at := b.At.Public + "/agents/shown/a2a"
+	jwt := s.Token(at, func(_, c oauthtest.Object) { c["sub"] = "bob" })
+	s.Opaque(shownOpaque, s.Claims(at))
+	call := func(via *http.Client, header map[string]string) gatewaytest.Reply {
+		return b.Send(t, gatewaytest.HTTPRequest{Via: via, At: "/agents/shown/a2a", Header: header, Body: gatewaytest.AddBody(b.Number())})
+	}
+	var answers []gatewaytest.Reply
+	for _, token := range []string{shownOpaque, jwt} {
+		got := call(b.Anonymous, map[string]string{"Authorization": "Bearer " + token})
+		if got.Status != http.StatusOK || !strings.Contains(string(got.Body), `"sum":`) {
+			t.Errorf("got %d %s", got.Status, got.Body)
+		}
+		answers = append(answers, got)
+	}
+	before := agent.taken.Load() + agent.refused.Load()
+	byCertificate := call(b.Client, nil)
+	if byCertificate.Status != http.StatusForbidden || !strings.Contains(string(byCertificate.Body), "has shown no OAuth token") || agent.taken.Load()+agent.refused.Load() != before {
+		t.Errorf("a caller by certificate: got %d %s", byCertificate.Status, byCertificate.Body)
+	}
+	exchanged := map[string]string{}
+	for _, form := range endpoint.forms {
+		if form.Get("grant_type") == "urn:ietf:params:oauth:grant-type:token-exchange" {
+			exchanged[form.Get("subject_token")] = form.Get("subject_token_type")
+		}
+	}
+	const access = "urn:ietf:params:oauth:token-type:access_token"
+	if want := map[string]string{shownOpaque: access, jwt: access}; !maps.Equal(exchanged, want) {
+		t.Errorf("the token endpoint got %v, want %v", exchanged, want)
+	}
+	shown.Range(func(value, _ any) bool {
+		if !strings.HasPrefix(value.(string), "Bearer "+shownToken) {
+			t.Errorf("the agent was shown %q", value)
+		}
+		return true
+	})
+	quiet(t, b, append(answers, byCertificate)...)
+	written := wrote(t, b)
+	files, err := filepath.Glob(p.Config.State.Path + "*")
+	gatewaytest.Must(t, err)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		gatewaytest.Must(t, err)
+		written += string(text)
+	}
+	for _, got := range answers {
+		written += fmt.Sprint(got.Header) + string(got.Body)
+	}
+	for _, secret := range []string{jwt, jwt[strings.LastIndex(jwt, ".")+1:], shownSecrets} {
+		if len(files) == 0 || strings.Contains(written, secret) {
+			t.Errorf("%d files of state; a token is in what the gateway has written", len(files))
+		}
 	}
 }

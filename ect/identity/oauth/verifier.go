@@ -219,6 +219,12 @@ func (v *Verifier) Known(r credential.Request) bool {
 	return j != nil && j.issuer.form(token, len(compact)) == nil && j.keys.knows(token.Algorithm, token.KeyID)
 }
 
+// Shown is the access token of a request that Caller has accepted; empty: it shows none.
+func Shown(r credential.Request) string {
+	token, _, _ := bearer(r) // an error goes with no token
+	return token
+}
+
 const fieldAuthorization = "Authorization"
 
 // bearer is the token of a request (RFC 6750 section 2.1); false if it shows none. A token in the query
