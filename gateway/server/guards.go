@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/identity/apikey"
 	"github.com/aepb/aepb-gateway/ect/identity/credential"
 	"github.com/aepb/aepb-gateway/ect/identity/oauth"
 	"github.com/aepb/aepb-gateway/gateway/config"
@@ -23,6 +24,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/transport/credentials"
 	"github.com/aepb/aepb-gateway/gateway/transport/egress"
 	"github.com/aepb/aepb-gateway/gateway/transport/stdio"
+	"github.com/aepb/aepb-gateway/translators/a2a"
 )
 
 // Guards judge what leaves, each for its own kind of calls.
@@ -236,6 +238,18 @@ func (a *accessTokens) use(issuers []oauth.Issuer) error {
 	now.Servers, now.Scopes, now.First = a.verifier.Servers()
 	a.metadata.Store(now)
 	return nil
+}
+
+// security is how callers may prove who they are, for cards.
+func (t *trust) security() a2a.Security {
+	var out a2a.Security
+	for _, issuer := range *t.access.issuers.Load() {
+		out.Issuers = append(out.Issuers, a2a.TokenIssuer{Name: issuer.Name, URL: issuer.URL, Scopes: issuer.Scopes.First()})
+	}
+	if t.apiKeys.Load() != nil {
+		out.KeyField = apikey.Field
+	}
+	return out
 }
 
 // close ends what goes on in the background.

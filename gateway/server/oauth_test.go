@@ -13,6 +13,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/aepb/aepb-gateway/ect/identity/oauth/oauthtest"
 	"github.com/aepb/aepb-gateway/gateway/config"
@@ -250,5 +251,49 @@ func TestOAuth_Exchange(t *testing.T) {
 		if len(files) == 0 || strings.Contains(written, secret) {
 			t.Errorf("%d files of state; a token is in what the gateway has written", len(files))
 		}
+	}
+}
+
+// TestOAuth_Cards: where access tokens or API keys are taken, a card says so, in the words of the version that its client names.
+func TestOAuth_Cards(t *testing.T) {
+	t.Parallel()
+	key, _ := makeKey(t, "k", reports, time.Hour)
+	file := filepath.Join(t.TempDir(), "keys.yaml")
+	writeKeys(t, file, key)
+	b := gatewaytest.NewFixture(t, gatewaytest.Plan{Serve: true})
+	c := gatewaytest.OnFiles(b)
+	schemes := func(version string) (found struct {
+		SecuritySchemes map[string]map[string]any
+		Security        []map[string][]string
+	},
+	) {
+		got := b.Send(t, gatewaytest.HTTPRequest{Method: http.MethodGet, At: "/agents/members/.well-known/agent-card.json", Media: "-", Header: map[string]string{"A2A-Version": version}})
+		gatewaytest.Must(t, json.Unmarshal(got.Body, &found))
+		return found
+	}
+	if got := schemes("1.0"); len(got.SecuritySchemes) > 0 {
+		t.Errorf("without either: got %v", got)
+	}
+	c.OAuth = map[string]config.OAuthIssuer{"corp": {
+		Issuer: "https://login.example.com", Identities: []config.OAuthIdentity{{Path: "users/{sub}"}},
+		Scopes: map[string]config.Patterns{"read": {"*"}, "write": {"*"}}, Initial: []string{"read"},
+	}}
+	c.APIKeys.File = file
+	gatewaytest.Must(t, b.Reload(t.Context(), c))
+	const discovery = "https://login.example.com/.well-known/openid-configuration"
+	now, old := schemes("1.0"), schemes("0.3")
+	oidc, _ := now.SecuritySchemes["oauth_corp"]["openIdConnectSecurityScheme"].(map[string]any)
+	named, _ := now.SecuritySchemes["apiKey"]["apiKeySecurityScheme"].(map[string]any)
+	if oidc["openIdConnectUrl"] != discovery || named["name"] != "X-API-Key" || now.SecuritySchemes["mutualTLS"]["mtlsSecurityScheme"] == nil {
+		t.Errorf("for 1.0: got %v", now)
+	}
+	if got := old.SecuritySchemes; got["oauth_corp"]["openIdConnectUrl"] != discovery || got["apiKey"]["in"] != "header" || got["mutualTLS"]["type"] != "mutualTLS" ||
+		fmt.Sprint(old.Security) != "[map[mutualTLS:[]] map[bearer:[]] map[oauth_corp:[read]] map[apiKey:[]]]" {
+		t.Errorf("for 0.3: got %v", old)
+	}
+	c.OAuth, c.APIKeys.File = nil, ""
+	gatewaytest.Must(t, b.Reload(t.Context(), c))
+	if got := schemes("0.3"); len(got.SecuritySchemes) > 0 || len(got.Security) > 0 {
+		t.Errorf("without either again: got %v", got)
 	}
 }

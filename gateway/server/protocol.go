@@ -55,6 +55,7 @@ type Env struct {
 
 	Find        func(agent string) (directory.Agent, bool)
 	List        func() []directory.Agent
+	Security    func() a2a.Security                         // what cards declare
 	DIDs        func() map[string]ect.Identity              // the workloads that DIDs stand for
 	Refusals    func(listener string) *telemetry.Refusals   // of a listener, by the name of its protocol
 	ByReference func(binding canonical.Binding, why string) // counts a message that was sent by reference
@@ -92,6 +93,7 @@ func (out *Server) env() Env {
 		Config: out.config, Guards: out.agents.guards, Keeper: Keeper{out.state.entries}, Replays: out.state.replay, TLS: out.identity.tls,
 		Find:        func(agent string) (directory.Agent, bool) { return out.agents.directory.Find(agent) },
 		List:        func() []directory.Agent { return out.agents.directory.List() },
+		Security:    out.identity.security,
 		DIDs:        func() map[string]ect.Identity { return *out.identity.dids.Load() },
 		Refusals:    func(listener string) *telemetry.Refusals { return out.surfaces.refusals[listener] },
 		ByReference: func(binding canonical.Binding, why string) { out.metrics.ByReference(string(binding), why) },

@@ -27,6 +27,8 @@ type ServerDeps struct {
 	GRPC    string                 // host:port where callers reach the server over gRPC, for cards; empty: there is none
 	Limits  ect.Limits             // of the evidence of one request; zero: the defaults
 	Ours    func(host string) bool // of transport.CheckOrigin
+
+	Security func() form.Security // what cards declare; nil: nothing
 }
 
 // Server takes native traffic in.
