@@ -24,7 +24,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/transport/credentials"
 	"github.com/aepb/aepb-gateway/gateway/transport/egress"
 	"github.com/aepb/aepb-gateway/gateway/transport/stdio"
-	"github.com/aepb/aepb-gateway/translators/a2a"
+	"github.com/aepb/aepb-gateway/translators/a2a/security"
 )
 
 // Guards judge what leaves, each for its own kind of calls.
@@ -241,10 +241,10 @@ func (a *accessTokens) use(issuers []oauth.Issuer) error {
 }
 
 // security is how callers may prove who they are, for cards.
-func (t *trust) security() a2a.Security {
-	var out a2a.Security
+func (t *trust) security() security.Schemes {
+	var out security.Schemes
 	for _, issuer := range *t.access.issuers.Load() {
-		out.Issuers = append(out.Issuers, a2a.TokenIssuer{Name: issuer.Name, URL: issuer.URL, Scopes: issuer.Scopes.First()})
+		out.Issuers = append(out.Issuers, security.Issuer{Name: issuer.Name, URL: issuer.URL, Scopes: issuer.Scopes.First()})
 	}
 	if t.apiKeys.Load() != nil {
 		out.KeyField = apikey.Field

@@ -20,6 +20,7 @@ import (
 	"github.com/aepb/aepb-gateway/policy/quota"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/a2a"
+	"github.com/aepb/aepb-gateway/translators/a2a/security"
 	"github.com/aepb/aepb-gateway/translators/ainp"
 	"github.com/aepb/aepb-gateway/translators/builtin"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -55,7 +56,7 @@ type Env struct {
 
 	Find        func(agent string) (directory.Agent, bool)
 	List        func() []directory.Agent
-	Security    func() a2a.Security                         // what cards declare
+	Security    func() security.Schemes                     // what cards declare
 	DIDs        func() map[string]ect.Identity              // the workloads that DIDs stand for
 	Refusals    func(listener string) *telemetry.Refusals   // of a listener, by the name of its protocol
 	ByReference func(binding canonical.Binding, why string) // counts a message that was sent by reference

@@ -14,6 +14,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators"
 	form "github.com/aepb/aepb-gateway/translators/a2a"
+	"github.com/aepb/aepb-gateway/translators/a2a/security"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
 
@@ -74,9 +75,9 @@ func (d *Server) card(r *http.Request, handler transport.Handler) (_ []byte, err
 
 // interfaceURLs is where an agent is reached through us.
 type interfaceURLs struct {
-	url      string        // of the agent, over HTTP; its A2A URL is below it
-	grpc     string        // host:port of the gRPC server; empty: there is none
-	security form.Security // what its cards declare
+	url      string           // of the agent, over HTTP; its A2A URL is below it
+	grpc     string           // host:port of the gRPC server; empty: there is none
+	security security.Schemes // what its cards declare
 }
 
 func (d ServerDeps) faces(url string) interfaceURLs {
@@ -123,7 +124,7 @@ func (f interfaceURLs) card(codec translators.Translator, description *canonical
 	if err != nil {
 		return nil, err
 	}
-	return f.security.Declared(wire.Body, version), nil
+	return f.security.On(wire.Body, security.Words{V10: version != form.Version03, V03: version != form.Version}), nil
 }
 
 // extended makes the call that asks an agent for its extended card (A2A 3.1.11):

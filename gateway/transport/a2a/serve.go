@@ -14,6 +14,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators"
 	form "github.com/aepb/aepb-gateway/translators/a2a"
+	"github.com/aepb/aepb-gateway/translators/a2a/security"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/embedded"
 )
@@ -28,7 +29,7 @@ type ServerDeps struct {
 	Limits  ect.Limits             // of the evidence of one request; zero: the defaults
 	Ours    func(host string) bool // of transport.CheckOrigin
 
-	Security func() form.Security // what cards declare; nil: nothing
+	Security func() security.Schemes // what cards declare; nil: nothing
 }
 
 // Server takes native traffic in.

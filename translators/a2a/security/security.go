@@ -1,4 +1,7 @@
-package a2a
+// Package security writes on A2A cards how callers of a gateway may prove who they are, in the words of A2A 1.0 and 0.3.
+//
+// Alternative considered: the SDK's types. They write one version each, and a served card is one of both.
+package security
 
 import (
 	"encoding/json"
@@ -7,15 +10,15 @@ import (
 	"github.com/aepb/aepb-gateway/translators/internal/rawjson"
 )
 
-// Security is how callers of a gateway may prove who they are, as its cards declare it beside client
+// Schemes are how callers of a gateway may prove who they are, as its cards declare it beside client
 // certificates and JWT-SVIDs. The zero value declares nothing.
-type Security struct {
-	Issuers  []TokenIssuer // of access tokens
-	KeyField string        // header field of API keys; empty: none are taken
+type Schemes struct {
+	Issuers  []Issuer // of access tokens
+	KeyField string   // header field of API keys; empty: none are taken
 }
 
-// TokenIssuer is an authorization server whose access tokens are accepted.
-type TokenIssuer struct {
+// Issuer is an authorization server whose access tokens are accepted.
+type Issuer struct {
 	Name   string   // in the name of its scheme
 	URL    string   // of the issuer
 	Scopes []string // that a client should ask for first
@@ -30,29 +33,32 @@ type scheme struct {
 	scopes       []string
 }
 
-// Declared is a card of a version (empty: of both at once) with the schemes of a gateway. Each of them will do.
+// Words are the versions of A2A that a card is one of.
+type Words struct{ V10, V03 bool }
+
+// On is a card with the schemes of a gateway. Each of them will do.
 //
 // A2A 1.0 has securityRequirements for that, which are left out: a2a-go v2.4.0 reads no card whose requirements
 // have the form of the published schema. In 0.3 they are security.
-func (s Security) Declared(card json.RawMessage, version string) json.RawMessage {
+func (s Schemes) On(card json.RawMessage, words Words) json.RawMessage {
 	if len(s.Issuers) == 0 && s.KeyField == "" {
 		return card
 	}
 	schemes, b := rawjson.NewBuilder(), rawjson.NewBuilder().Merge(card)
 	var requirements []json.RawMessage
 	for _, one := range s.schemes() {
-		schemes.Raw(one.name, one.in(version))
+		schemes.Raw(one.name, one.in(words))
 		requirements = append(requirements, rawjson.NewBuilder().Strings(one.name, one.scopes, true).Bytes())
 	}
 	b.Raw("securitySchemes", schemes.Bytes())
-	if version != Version {
+	if words.V03 {
 		b.Array("security", requirements)
 	}
 	return b.Bytes()
 }
 
 // schemes are those of a gateway, client certificates first.
-func (s Security) schemes() []scheme {
+func (s Schemes) schemes() []scheme {
 	list := []scheme{
 		{name: "mutualTLS", kind: "mtlsSecurityScheme", kind03: "mutualTLS", members: describing("X.509-SVID").Bytes()},
 		{name: "bearer", kind: "httpAuthSecurityScheme", kind03: "http", members: describing("JWT-SVID for the SPIFFE ID of the gateway").String("scheme", "Bearer").String("bearerFormat", "JWT").Bytes()},
@@ -78,13 +84,13 @@ func describing(text string) *rawjson.Builder {
 	return rawjson.NewBuilder().String("description", text)
 }
 
-// in is a scheme in the words of a version; empty: of both.
-func (s scheme) in(version string) json.RawMessage {
+// in is a scheme in the words of versions.
+func (s scheme) in(words Words) json.RawMessage {
 	b := rawjson.NewBuilder()
-	if version != Version03 {
+	if words.V10 {
 		b.Raw(s.kind, s.members)
 	}
-	if version != Version {
+	if words.V03 {
 		old := s.members03
 		if old == nil {
 			old = s.members
