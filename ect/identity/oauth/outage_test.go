@@ -68,6 +68,40 @@ func TestAttack_UnknownKidsAskTheIssuer(t *testing.T) {
 	})
 }
 
+// TestAttack_UnknownKeysOfASlowIssuer: strangers show tokens with unknown keys while the issuer hangs. Each of them waits 2 s at
+// most, they have it called once, and a caller whose key is known does not wait.
+func TestAttack_UnknownKeysOfASlowIssuer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t, nil)
+		s.want(s.a.Token(endpoint, nil), "ok")
+		s.a.Change(func(st *oauthtest.State) { st.Delay = time.Hour })
+		time.Sleep(31 * time.Second)
+		known := s.a.Token(endpoint, nil)
+		var strangers sync.WaitGroup
+		for i := range 1000 {
+			unknown := s.a.Token(endpoint, func(h, _ object) { h["kid"] = fmt.Sprint("unknown-", i) })
+			strangers.Go(func() {
+				began := time.Now()
+				s.want(unknown, "unavailable")
+				if took := time.Since(began); took > 2*time.Second {
+					t.Errorf("a stranger waits %s", took)
+				}
+			})
+		}
+		synctest.Wait()
+		began := time.Now()
+		s.want(known, "ok")
+		if took := time.Since(began); took != 0 {
+			t.Errorf("a caller whose key is known waits %s", took)
+		}
+		strangers.Wait()
+		if got := s.a.Requests(oauthtest.Metadata); got != 2 {
+			t.Errorf("%d requests for metadata, want 2", got)
+		}
+	})
+}
+
 func TestKeys_Freshness(t *testing.T) {
 	t.Parallel()
 	for control, want := range map[string]time.Duration{
