@@ -27,7 +27,7 @@ type Config struct {
 	PublicRPC string                 `yaml:"public_grpc"` // host:port where callers reach listen.grpc, for the cards of agents. Default: the host of public_url and the port of listen.grpc.
 	Identity  Identity               `yaml:"identity"`    // SPIFFE identity of this gateway, and the trust anchors for its callers and agents.
 	APIKeys   APIKeys                `yaml:"api_keys"`    // API keys of callers that have neither a certificate nor tokens of an identity server.
-	OAuth     map[string]OAuthIssuer `yaml:"oauth"`       // Authorization servers (OAuth 2.1, OpenID Connect) whose access tokens are accepted from callers, by name. Default: none. Needs a restart.
+	OAuth     map[string]OAuthIssuer `yaml:"oauth"`       // Authorization servers (OAuth 2.1, OpenID Connect) whose access tokens are accepted from callers, by name. Default: none.
 	TLS       TLS                    `yaml:"tls"`         // Certificate for clients that check a host name instead of a SPIFFE ID.
 	CORS      CORS                   `yaml:"cors"`        // Pages of other origins that browsers let ask this gateway.
 	Admin     Admin                  `yaml:"admin"`       // Who may use the admin API.
@@ -331,6 +331,9 @@ func (c Config) Files() []string {
 	all = slices.AppendSeq(all, maps.Values(c.Identity.Federated))
 	for _, peer := range c.Peers {
 		all = append(all, peer.Keys)
+	}
+	for _, issuer := range c.OAuth {
+		all = append(all, issuer.Introspection.SecretFile)
 	}
 	for _, n := range c.SLIM.Nodes {
 		if n.JWT != nil {

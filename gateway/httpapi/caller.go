@@ -13,6 +13,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/ect/identity/credential"
+	"github.com/aepb/aepb-gateway/ect/identity/oauth"
 	"github.com/aepb/aepb-gateway/gateway/httpapi/resource"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
@@ -34,8 +35,8 @@ type Callers struct {
 	Failures       *Failures       // nil: failed authentications cost nothing
 	// Reasons reports whether a caller may know why an agent failed; nil: none may.
 	Reasons   func(ect.Identity) bool
-	Resources *resource.Metadata // of endpoints, for clients with access tokens; nil: none are accepted
-	Reserved  string             // what the ids that access tokens give begin with, which no other credential may show; empty: there are none
+	Resources resource.Source // of endpoints, for clients with access tokens; nil: none are accepted
+	Reserved  string          // what the ids that access tokens give begin with, which no other credential may show while tokens are accepted
 }
 
 // Identify marks the context of a request with who makes it. state is what the
@@ -49,6 +50,9 @@ func (who Callers) Identify(ctx context.Context, state *tls.ConnectionState, rem
 	}
 	switch {
 	case err == nil && caller.ID != "":
+		if who.byAccessToken(caller) {
+			ctx = transport.WithSubjectToken(ctx, oauth.Shown(r), typeAccessToken)
+		}
 		return transport.WithCaller(ctx, caller, address), nil
 	case err == nil && who.Anonymous != "":
 		return transport.WithCaller(ctx, identity.Caller{Peer: ect.Peer{ID: who.Anonymous}, Anonymous: true}, address), nil
@@ -59,6 +63,14 @@ func (who Callers) Identify(ctx context.Context, state *tls.ConnectionState, rem
 		err = who.Resources.Challenge(err, r.Target, true)
 		return transport.WithoutCaller(ctx, err, address), err
 	}
+}
+
+// typeAccessToken is RFC 8693 section 3.
+const typeAccessToken = "urn:ietf:params:oauth:token-type:access_token" //nolint:gosec // the name of a kind
+
+// byAccessToken reports whether an access token has given the id of a caller. Such a token may be exchanged for an agent.
+func (who Callers) byAccessToken(caller identity.Caller) bool {
+	return caller.Grant != nil && who.Reserved != "" && strings.HasPrefix(string(caller.ID), who.Reserved)
 }
 
 // judge is whoIs where failures count. Without a certificate an address that failed
@@ -151,7 +163,7 @@ func beside(peer ect.Peer, certified bool, grant identity.Grant) error {
 
 // reserved refuses an id that only an access token may give.
 func (who Callers) reserved(caller identity.Caller) error {
-	if who.Reserved == "" || caller.Grant != nil || !strings.HasPrefix(string(caller.ID), who.Reserved) {
+	if caller.Grant != nil || !who.Resources.Accepts() || !strings.HasPrefix(string(caller.ID), who.Reserved) {
 		return nil
 	}
 	return &problem.IdentityError{Reason: "ids under " + who.Reserved + " are those of callers with access tokens: show one, or a certificate with another id"}

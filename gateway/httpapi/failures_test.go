@@ -236,3 +236,26 @@ func TestCallers_WithoutACertificate(t *testing.T) {
 		t.Errorf("got %v", refusal)
 	}
 }
+
+// TestCallers_SubjectToken: only a token that has given the id of its caller, under the ids of tokens, may be exchanged.
+func TestCallers_SubjectToken(t *testing.T) {
+	t.Parallel()
+	const under, access = "spiffe://example.test/oauth/", "urn:ietf:params:oauth:token-type:access_token"
+	for name, tc := range map[string]struct {
+		caller identity.Caller
+		want   string
+	}{
+		"an access token":        {identity.Caller{Peer: ect.Peer{ID: under + "corp/ann"}, Grant: &identity.Grant{}}, "opaque"},
+		"of another kind":        {identity.Caller{Peer: ect.Peer{ID: under + "corp/ann"}}, ""},
+		"an id of another place": {identity.Caller{Peer: ect.Peer{ID: "spiffe://example.test/ann"}, Grant: &identity.Grant{}}, ""},
+	} {
+		who := httpapi.Callers{Reserved: under, Authenticators: []httpapi.Authenticator{
+			func(context.Context, credential.Request) (identity.Caller, bool, error) { return tc.caller, true, nil },
+		}}
+		ctx, err := who.Identify(t.Context(), nil, "192.0.2.1:1", credential.Request{Fields: http.Header{"Authorization": {"Bearer opaque"}}.Values})
+		token, kind, ok := transport.SubjectToken(ctx)
+		if err != nil || token != tc.want || ok != (tc.want != "") || ok && kind != access {
+			t.Errorf("%s: got %q of kind %q, %v", name, token, kind, err)
+		}
+	}
+}

@@ -106,6 +106,10 @@ func (out *Server) openGuards(s Config) (err error) {
 		return err
 	}
 	out.stopper.later(out.agents.guards.close)
+	if out.identity.access, err = newAccessTokens(s.Identity.Bundle.TrustDomain(), out.agents.guards.issuers); err != nil {
+		return err
+	}
+	out.stopper.later(out.identity.access.close)
 	out.escalations, err = newEscalations(s)
 	return err
 }

@@ -22,7 +22,7 @@ func carryA2A(env Env, codec translators.Translator) (Protocol, error) {
 	if err != nil {
 		return Protocol{}, err
 	}
-	server, err := ta2a.NewServer(ta2a.ServerDeps{Form: codec, BaseURL: env.Config.AgentURL, GRPC: env.Config.publicGRPC(), Ours: env.Config.ours})
+	server, err := ta2a.NewServer(ta2a.ServerDeps{Form: codec, BaseURL: env.Config.AgentURL, GRPC: env.Config.publicGRPC(), Ours: env.Config.ours, Security: env.Security})
 	if err != nil {
 		return Protocol{}, err
 	}

@@ -1,15 +1,12 @@
 package server
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
-	"net/url"
-	"os"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -21,9 +18,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect/identity/oauth"
 	"github.com/aepb/aepb-gateway/gateway/config"
 	"github.com/aepb/aepb-gateway/gateway/httpapi"
-	"github.com/aepb/aepb-gateway/gateway/httpapi/resource"
 	"github.com/aepb/aepb-gateway/gateway/problem"
-	"github.com/aepb/aepb-gateway/gateway/transport/egress"
 	"github.com/aepb/aepb-gateway/policy"
 )
 
@@ -34,8 +29,8 @@ type identityFiles struct {
 	public  *tls.Certificate // nil: the SVID
 	keys    map[ect.Identity]*identity.KeySet
 	issuers map[string]credential.Issuer
-	apiKeys *apikey.Keys      // nil: none are taken
-	secrets map[string]string // for the introspection of issuers of access tokens, by their names
+	apiKeys *apikey.Keys   // nil: none are taken
+	access  []oauth.Issuer // of access tokens
 }
 
 // read reads every file that the configuration names. Its error joins one for each file that is not
@@ -86,7 +81,6 @@ func read(c config.Config, workload *identity.Workload) (identityFiles, error) {
 // readKeys reads those files that a development gateway may have too. The trust domain is our own.
 func (m *identityFiles) readKeys(c config.Config, domain string) error {
 	m.keys, m.issuers = map[ect.Identity]*identity.KeySet{}, map[string]credential.Issuer{}
-	m.secrets = map[string]string{}
 	var errs []error
 	for id, peer := range c.Peers {
 		if peer.Keys == "" {
@@ -105,22 +99,10 @@ func (m *identityFiles) readKeys(c config.Config, domain string) error {
 		}
 		m.issuers[domain] = credential.Issuer{Keys: set}
 	}
-	for name, issuer := range c.OAuth {
-		if issuer.Introspection.SecretFile == "" {
-			continue
-		}
-		secret, err := os.ReadFile(issuer.Introspection.SecretFile)
-		if err == nil && len(bytes.TrimSpace(secret)) == 0 {
-			err = errors.New("the file is empty")
-		}
-		if err != nil {
-			errs = append(errs, fmt.Errorf("oauth.'%s'.introspection.client_secret_file: %w", name, err))
-		}
-		m.secrets[name] = string(bytes.TrimSpace(secret))
-	}
-	var err error
-	m.apiKeys, err = loadAPIKeys(c.APIKeys, domain)
-	return errors.Join(append(errs, err)...)
+	var broken [2]error
+	m.access, broken[0] = loadIssuers(c.OAuth)
+	m.apiKeys, broken[1] = loadAPIKeys(c.APIKeys, domain)
+	return errors.Join(append(errs, broken[:]...)...)
 }
 
 // loadAPIKeys reads the API keys of callers of a trust domain; nil: none are configured, or the file is refused.
@@ -143,6 +125,7 @@ type trust struct {
 	keys      *identity.JWKSource
 	wimse     atomic.Pointer[credential.WIMSE] // nil: no issuers
 	apiKeys   atomic.Pointer[apikey.Keys]      // nil: none are taken
+	access    *accessTokens                    // nil: not made yet
 	dialects  *ect.Dialects
 	peers     atomic.Pointer[map[string]config.Peer]
 	operators atomic.Pointer[map[ect.Identity]policy.Operator]
@@ -182,13 +165,14 @@ var errRestart = errors.New("identity: another SPIFFE id, trust domain or Worklo
 func (t *trust) reread(s Config, c config.Config) (identityFiles, error) {
 	if s.Development {
 		var m identityFiles
-		return m, m.readKeys(c, t.who.Bundle.TrustDomain())
+		err := m.readKeys(c, t.who.Bundle.TrustDomain())
+		return m, cmp.Or(err, oauth.Check(m.access))
 	}
 	m, err := read(c, t.who.Workload)
 	if err == nil && (m.svid == nil || c.Identity.WorkloadAPI != s.Settings.Identity.WorkloadAPI || m.svid.ID != t.who.SVID.ID || m.bundle.TrustDomain() != t.who.Bundle.TrustDomain()) {
 		err = errRestart
 	}
-	return m, err
+	return m, cmp.Or(err, oauth.Check(m.access))
 }
 
 // keepIdentity renews who we are and whom we trust by the configuration in force, when
@@ -200,17 +184,20 @@ func (out *Server) keepIdentity(ctx context.Context, anyway bool) error {
 	}
 	now := *out.inForce.Load()
 	files := now.Settings
-	files.APIKeys = config.APIKeys{} // their file may be what is refused
+	files.APIKeys, files.OAuth = config.APIKeys{}, nil // their files may be what is refused
 	m, err := out.identity.reread(now, files)
 	out.identity.expiry.known(m.bundle)
 	if err != nil || !anyway && out.identity.who.Source.Uses(m.svid, m.bundle) {
 		return err
 	}
-	var broken error
-	if m.apiKeys, broken = loadAPIKeys(now.Settings.APIKeys, out.identity.who.Bundle.TrustDomain()); broken != nil {
+	var broken [2]error
+	if m.apiKeys, broken[0] = loadAPIKeys(now.Settings.APIKeys, out.identity.who.Bundle.TrustDomain()); broken[0] != nil {
 		m.apiKeys = out.identity.apiKeys.Load()
 	}
-	return errors.Join(out.renew(ctx, now.Settings, m), broken)
+	if m.access, broken[1] = loadIssuers(now.Settings.OAuth); broken[1] != nil {
+		m.access = *out.identity.access.issuers.Load()
+	}
+	return errors.Join(append(broken[:], out.renew(ctx, now.Settings, m))...)
 }
 
 // renew puts it in force, and has the next connections to agents show it.
@@ -247,6 +234,9 @@ func (t *trust) renew(c config.Config, m identityFiles, replay ect.ReplayCache) 
 		t.who.Source.Show(m.public)
 		t.expiry.known(m.bundle)
 	}
+	if err := t.access.use(m.access); err != nil {
+		return err // cannot be: reread checked them
+	}
 	t.wimse.Store(wimse)
 	t.apiKeys.Store(m.apiKeys)
 	t.peers.Store(&c.Peers)
@@ -280,49 +270,20 @@ func (t *trust) tokens(issuers map[string]credential.Issuer, replay ect.ReplayCa
 	return credential.NewWIMSE(credential.WIMSEDeps{Issuers: issuers, Replay: replay, Audience: []string{string(t.who.SVID.ID)}})
 }
 
-// accessTokens takes OAuth access tokens of the configured issuers; nil: there are none. What it asks them goes out
-// through the guard, which lets the hosts that the operator names have private addresses.
-func (t *trust) accessTokens(c config.Config, exit *egress.Guard) (*oauth.Verifier, error) {
-	issuers := config.OAuthIssuers(c.OAuth)
-	if len(issuers) == 0 {
-		return nil, nil //nolint:nilnil // without issuers there are no such tokens
-	}
-	for i := range issuers {
-		issuers[i].Introspection.Secret = t.who.files.secrets[issuers[i].Name]
-		for _, place := range []string{issuers[i].URL, issuers[i].JWKS, issuers[i].Introspection.URL} {
-			if u, err := url.Parse(place); err == nil && u.Host != "" {
-				exit.Allow(u.Host)
-			}
-		}
-	}
-	return oauth.New(oauth.Deps{TrustDomain: t.who.Bundle.TrustDomain(), Issuers: issuers, Exit: func(r *http.Request, authorization string) (*http.Response, error) {
-		if authorization == "" {
-			return exit.DoAs(r, "")
-		}
-		return exit.Tell(r, "", authorization)
-	}})
-}
-
 // accept is how callers are known. A refusal at an endpoint says where its clients get an access token, if those are
 // accepted.
-func (t *trust) accept(s Config, replay ect.ReplayCache, exit *egress.Guard, counter httpapi.FailureCounter) (httpapi.Callers, error) {
-	callers := httpapi.Callers{Anonymous: s.Anonymous(), TrustDomain: t.who.Bundle.TrustDomain()}
+func (t *trust) accept(s Config, replay ect.ReplayCache, counter httpapi.FailureCounter) (httpapi.Callers, error) {
+	domain, tokens := t.who.Bundle.TrustDomain(), t.access
+	callers := httpapi.Callers{Anonymous: s.Anonymous(), TrustDomain: domain, Resources: tokens.metadata.Load, Reserved: oauth.Prefix(domain)}
 	list, known, err := t.authenticators(replay)
+	if err == nil {
+		err = tokens.use(t.who.files.access)
+	}
 	if err != nil {
 		return callers, err
 	}
-	tokens, err := t.accessTokens(s.Settings, exit)
-	if err != nil {
-		return callers, err
-	}
-	if callers.Authenticators = list; tokens != nil {
-		others := known
-		known = func(r credential.Request) bool { return tokens.Known(r) || others(r) }
-		callers.Authenticators = slices.Insert(list, 1, tokens.Caller) // behind API keys
-		issuers, scopes, first := tokens.Servers()
-		callers.Resources, callers.Reserved = &resource.Metadata{Servers: issuers, Scopes: scopes, First: first}, oauth.Prefix(callers.TrustDomain)
-	}
-	callers.Failures, err = httpapi.NewFailures(counter, known)
+	callers.Authenticators = slices.Insert(list, 1, tokens.verifier.Caller) // behind API keys
+	callers.Failures, err = httpapi.NewFailures(counter, func(r credential.Request) bool { return tokens.verifier.Known(r) || known(r) })
 	return callers, err
 }
 

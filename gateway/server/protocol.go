@@ -20,6 +20,7 @@ import (
 	"github.com/aepb/aepb-gateway/policy/quota"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/a2a"
+	"github.com/aepb/aepb-gateway/translators/a2a/security"
 	"github.com/aepb/aepb-gateway/translators/ainp"
 	"github.com/aepb/aepb-gateway/translators/builtin"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -55,6 +56,7 @@ type Env struct {
 
 	Find        func(agent string) (directory.Agent, bool)
 	List        func() []directory.Agent
+	Security    func() security.Schemes                     // what cards declare
 	DIDs        func() map[string]ect.Identity              // the workloads that DIDs stand for
 	Refusals    func(listener string) *telemetry.Refusals   // of a listener, by the name of its protocol
 	ByReference func(binding canonical.Binding, why string) // counts a message that was sent by reference
@@ -92,6 +94,7 @@ func (out *Server) env() Env {
 		Config: out.config, Guards: out.agents.guards, Keeper: Keeper{out.state.entries}, Replays: out.state.replay, TLS: out.identity.tls,
 		Find:        func(agent string) (directory.Agent, bool) { return out.agents.directory.Find(agent) },
 		List:        func() []directory.Agent { return out.agents.directory.List() },
+		Security:    out.identity.security,
 		DIDs:        func() map[string]ect.Identity { return *out.identity.dids.Load() },
 		Refusals:    func(listener string) *telemetry.Refusals { return out.surfaces.refusals[listener] },
 		ByReference: func(binding canonical.Binding, why string) { out.metrics.ByReference(string(binding), why) },

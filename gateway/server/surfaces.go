@@ -59,7 +59,7 @@ func (out *Server) makeSurfaces(s Config) error {
 			maps.Copy(endpoints, p.Endpoints(pipeline))
 		}
 	}
-	callers, err := trust.accept(s, opened.replay, out.agents.guards.issuers, pipeline)
+	callers, err := trust.accept(s, opened.replay, pipeline)
 	if err != nil {
 		return err
 	}

@@ -31,7 +31,7 @@ func meters() []meter {
 	return []meter{
 		{"methods per type, worst", 112, 0, mostMethodsOfType},
 		{"types over 30 methods", 14, 0, largeTypes},
-		{"fields per struct, worst", 26, 0, mostFieldsOfStruct},
+		{"fields per struct, worst", 25, 0, mostFieldsOfStruct},
 		{"structs over 16 fields outside gateway/config", 1, 0, largeStructs},
 		{"fields per struct with those of embedded structs, worst", 48, 0, mostFlatFields},
 		{"structs over 16 fields with those of embedded structs", 20, 0, largeFlatStructs},

@@ -2,8 +2,10 @@ package attacks
 
 import (
 	"crypto/tls"
+	"encoding/json"
 	"fmt"
 	"maps"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -27,6 +29,11 @@ type tokens struct {
 
 func withTokens(t *testing.T) tokens {
 	t.Helper()
+	return withTokensWithin(t, config.Limits{Rate: 1000, Burst: 2000})
+}
+
+func withTokensWithin(t *testing.T, limits config.Limits) tokens {
+	t.Helper()
 	var certificate atomic.Pointer[tls.Certificate]
 	shown := func() tls.Certificate { return *certificate.Load() }
 	out := tokens{t: t, a: oauthtest.Start(t, shown), b: oauthtest.Start(t, shown)}
@@ -36,7 +43,7 @@ func withTokens(t *testing.T) tokens {
 	gatewaytest.Must(t, os.WriteFile(secret, []byte(oauthtest.Secret+"\n"), 0o600))
 	users := []config.OAuthIdentity{{Group: "staff", Path: "users/{sub}"}, {Group: "robots", Path: "users/{sub}"}}
 	out.Fixture = gatewaytest.NewFixture(t, gatewaytest.Plan{Serve: true, Config: config.Config{
-		Limits: config.Limits{Rate: 1000, Burst: 2000},
+		Limits: limits,
 		OAuth: map[string]config.OAuthIssuer{
 			"a": {
 				Issuer: out.a.URL, Identities: users, Proxies: []string{"spiffe://" + gatewaytest.TrustDomain + "/front"},
@@ -273,5 +280,45 @@ func TestAttack_OpaqueTokensLockOutOthers(t *testing.T) {
 	}
 	if got := s.ask(s.Client, "members", ""); got.Status != http.StatusOK {
 		t.Errorf("a certificate: got %d %s", got.Status, got.Body)
+	}
+}
+
+// TestAttack_OddOpaqueTokens: a stranger shows 1,000 opaque tokens that the introspection server does not take, or that are
+// not active. The stranger is refused before long, and the token of a caller at another address is judged.
+func TestAttack_OddOpaqueTokens(t *testing.T) {
+	t.Parallel()
+	s := withTokensWithin(t, config.Limits{Rate: 10, Burst: 100})
+	claims := s.a.Claims(s.url("members", "a2a"))
+	s.a.Change(func(st *oauthtest.State) {
+		st.Introspect = func(w http.ResponseWriter, r *http.Request) {
+			switch token := r.PostFormValue("token"); {
+			case strings.HasPrefix(token, "good"):
+				claims["active"] = true
+				gatewaytest.Must(t, json.NewEncoder(w).Encode(claims))
+			case strings.HasPrefix(token, "odd"):
+				http.Error(w, `{"error":"invalid_request"}`, http.StatusBadRequest)
+			default:
+				_, _ = w.Write([]byte(`{"active":false}`))
+			}
+		}
+	})
+	elsewhere := s.Anonymous.Transport.(*http.Transport).Clone()
+	elsewhere.DialContext = (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}).DialContext
+	t.Cleanup(elsewhere.CloseIdleConnections)
+	answers := map[int]int{}
+	for i := range 1000 {
+		kind := "odd"
+		if i%2 == 1 {
+			kind = "ended"
+		}
+		answers[s.ask(s.Anonymous, "members", "", fmt.Sprint("Bearer ", kind, "-", i)).Status]++
+		if i%250 == 249 {
+			if got := s.ask(&http.Client{Transport: elsewhere}, "members", "", fmt.Sprint("Bearer good-", i)); got.Status != http.StatusOK {
+				t.Errorf("another caller, after %d: got %d %s", i+1, got.Status, got.Body)
+			}
+		}
+	}
+	if requests := s.a.Requests(oauthtest.Introspect); requests > 600 || answers[401]+answers[429] != 1000 || answers[429] < 400 {
+		t.Errorf("%d requests at the server, and the answers to the stranger are %v", requests, answers)
 	}
 }

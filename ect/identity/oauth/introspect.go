@@ -157,7 +157,11 @@ func (in *introspector) ask(ctx context.Context, token string) verdict {
 	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	// RFC 6749 section 2.3.1
 	user := url.QueryEscape(to.ClientID) + ":" + url.QueryEscape(to.Secret)
+	ctx = context.WithoutCancel(ctx) // others wait for the same answer
 	body, _, err := in.exit.fetch(ctx, request, "Basic "+base64.StdEncoding.EncodeToString([]byte(user)), introspectWithin, maxIntrospection)
+	if refusal, answered := errors.AsType[*statusError](err); answered && refusal.status == http.StatusBadRequest && !refusal.client {
+		return verdict{err: in.issuer.refuse(Malformed, ""), until: until} // only the token differs between our requests
+	}
 	if err != nil {
 		return unknown(err)
 	}

@@ -19,10 +19,12 @@ import (
 // How keys are fetched.
 const (
 	keysWithin    = 5 * time.Second  // for one document
+	waitForKey    = 2 * time.Second  // a caller whose key is not known, at most
 	maxMetadata   = 64 << 10         // bytes
 	maxKeySet     = 256 << 10        // bytes
 	againAfter    = 30 * time.Second // between two fetches while there are keys
 	firstAgain    = 5 * time.Second  // between two fetches while there are none
+	freshTenths   = 8                // of ten parts of their freshness have gone: keys are fetched again
 	leastFresh    = time.Minute
 	mostFresh     = 24 * time.Hour
 	defaultFresh  = 10 * time.Minute // where the issuer says nothing
@@ -34,68 +36,99 @@ const (
 var (
 	errMetadata = errors.New("oauth: the metadata of the issuer are not JSON, or name another issuer, or no https jwks_uri")
 	errPath     = errors.New("oauth: the URL of the issuer cannot be read")
+	errSlow     = errors.New("oauth: the keys of the issuer have not come in time")
+	errClosed   = errors.New("oauth: the keys of the issuer are not fetched any more")
 )
 
-// keys are those of one issuer. Safe for concurrent use.
+// keys are those of one issuer. The first caller has them fetched; from then on they are fetched again in the
+// background before they are stale. Safe for concurrent use; close ends it.
 type keys struct {
-	issuer Issuer
-	exit   Exit
-	now    func() time.Time
+	url, jwks string // of Issuer
+	exit      Exit
+	now       func() time.Time
+	life      context.Context //nolint:containedctx // of fetches, which serve several callers
+	stop      context.CancelFunc
+	work      sync.WaitGroup
 
 	mu      sync.Mutex
 	set     *identity.KeySet // nil: none yet
 	fetched time.Time        // when
-	until   time.Time        // then it is fetched again
 	tried   time.Time        // when the last fetch began, or ended
 	failed  error            // of the last fetch
 	flight  chan struct{}    // is closed when the fetch that is under way ends; nil: none is
+	next    *time.Timer      // has them fetched again; nil: there are none
+	closed  bool
 }
 
-// find is the key of a name. Its errors are *TokenError and *UnavailableError.
-func (k *keys) find(ctx context.Context, alg, kid string) (crypto.PublicKey, error) {
-	for {
-		key, wait, err := k.look(alg, kid)
-		switch {
-		case key != nil || err != nil:
-			return key, err
-		case wait == nil:
-			k.fetch(ctx)
-			continue
-		}
+func newKeys(issuer Issuer, exit Exit, now func() time.Time) *keys {
+	k := &keys{url: issuer.URL, jwks: issuer.JWKS, exit: exit, now: now}
+	k.life, k.stop = context.WithCancel(context.Background())
+	return k
+}
+
+// serve reports whether these are the keys of an issuer as it is described now.
+func (k *keys) serve(issuer Issuer) bool { return k.url == issuer.URL && k.jwks == issuer.JWKS }
+
+// close ends fetches and waits for them.
+func (k *keys) close() {
+	k.mu.Lock()
+	k.closed = true
+	if k.next != nil {
+		k.next.Stop()
+	}
+	k.mu.Unlock()
+	k.stop()
+	k.work.Wait()
+}
+
+// find is the key of a name. A caller whose key is known does not wait. Its errors are *TokenError,
+// *UnavailableError and the context's.
+func (k *keys) find(ctx context.Context, of Issuer, alg, kid string) (crypto.PublicKey, error) {
+	key, wait, err := k.look(of, alg, kid)
+	if key != nil || err != nil {
+		return key, err
+	}
+	timer := time.NewTimer(waitForKey)
+	defer timer.Stop()
+	for key == nil && err == nil {
 		select {
 		case <-wait:
+			key, wait, err = k.look(of, alg, kid)
+		case <-timer.C:
+			return nil, &UnavailableError{Issuer: of.Name, RetryAfter: firstAgain, Err: errSlow}
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
 	}
+	return key, err
 }
 
-// look is the key, or why there is none, or what to wait for; without any of these the caller
-// fetches, and is the only one to do so.
-func (k *keys) look(alg, kid string) (crypto.PublicKey, chan struct{}, error) {
+// look is the key, or why there is none, or what to wait for.
+func (k *keys) look(of Issuer, alg, kid string) (crypto.PublicKey, chan struct{}, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	now := k.now()
-	usable := k.set != nil && now.Sub(k.fetched) < cmp.Or(k.issuer.MaxKeyAge, DefaultMaxKeyAge)
-	var key crypto.PublicKey
+	usable := k.set != nil && now.Sub(k.fetched) < cmp.Or(of.MaxKeyAge, DefaultMaxKeyAge)
 	pause := firstAgain
 	if usable {
-		key, _ = k.set.Find(alg, kid)
+		if key, known := k.set.Find(alg, kid); known {
+			return key, nil, nil
+		}
 		pause = againAfter
 	}
 	recent := !k.tried.IsZero() && now.Sub(k.tried) < pause
 	switch {
-	case key != nil && (now.Before(k.until) || recent || k.flight != nil):
-		return key, nil, nil
+	case k.closed:
+		return nil, nil, &UnavailableError{Issuer: of.Name, RetryAfter: firstAgain, Err: errClosed}
+	case k.flight == nil && !recent:
+		k.begin(now)
+		return nil, k.flight, nil
 	case k.flight != nil:
 		return nil, k.flight, nil
-	case !recent:
-		k.tried, k.flight = now, make(chan struct{})
-		return nil, nil, nil
 	case usable && k.failed == nil:
-		return nil, nil, k.issuer.refuse(UnknownKey, "kid")
+		return nil, nil, of.refuse(UnknownKey, "kid")
 	default:
-		return nil, nil, &UnavailableError{Issuer: k.issuer.Name, RetryAfter: pause - now.Sub(k.tried), Err: k.failed}
+		return nil, nil, &UnavailableError{Issuer: of.Name, RetryAfter: pause - now.Sub(k.tried), Err: k.failed}
 	}
 }
 
@@ -110,22 +143,42 @@ func (k *keys) knows(alg, kid string) bool {
 	return known
 }
 
-// fetch asks the issuer for its keys.
-func (k *keys) fetch(ctx context.Context) {
-	set, fresh, err := k.ask(ctx)
+// begin fetches the keys for all who wait. The mutex is locked.
+func (k *keys) begin(now time.Time) {
+	k.tried, k.flight = now, make(chan struct{})
+	k.work.Go(func() { k.end(k.ask(k.life)) })
+}
+
+// end notes what a fetch came to, and when the next one is. While the issuer does not answer that is every 30 s,
+// until its keys are older than any issuer's may be.
+func (k *keys) end(set *identity.KeySet, fresh time.Duration, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	now := k.now()
+	now, again := k.now(), againAfter
 	k.tried = now
 	if k.failed = err; err == nil {
-		k.set, k.fetched, k.until = set, now, now.Add(fresh)
+		k.set, k.fetched, again = set, now, fresh*freshTenths/10
 	}
 	close(k.flight)
-	k.flight = nil
+	if k.flight = nil; k.next != nil {
+		k.next.Stop()
+	}
+	if k.set != nil && now.Sub(k.fetched) < MostMaxKeyAge && !k.closed {
+		k.next = time.AfterFunc(again, k.refresh)
+	}
+}
+
+// refresh fetches the keys again.
+func (k *keys) refresh() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.flight == nil && !k.closed {
+		k.begin(k.now())
+	}
 }
 
 func (k *keys) ask(ctx context.Context) (*identity.KeySet, time.Duration, error) {
-	at := k.issuer.JWKS
+	at := k.jwks
 	if at == "" {
 		var err error
 		if at, err = k.discover(ctx); err != nil {
@@ -143,7 +196,7 @@ func (k *keys) ask(ctx context.Context) (*identity.KeySet, time.Duration, error)
 // discover reads where the keys are: from the metadata of RFC 8414, or where there are none from those
 // of OpenID Connect Discovery.
 func (k *keys) discover(ctx context.Context) (string, error) {
-	places, err := metadataOf(k.issuer.URL)
+	places, err := metadataOf(k.url)
 	if err != nil {
 		return "", err
 	}
@@ -167,7 +220,7 @@ func (k *keys) read(body []byte) (string, error) {
 		return "", errMetadata
 	}
 	issuer, at := metadata.Text("issuer"), metadata.Text("jwks_uri")
-	if metadata.Fault() != nil || issuer != k.issuer.URL || !secure(at) {
+	if metadata.Fault() != nil || issuer != k.url || !secure(at) {
 		return "", errMetadata
 	}
 	return at, nil

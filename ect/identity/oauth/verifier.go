@@ -6,8 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"reflect"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
@@ -24,12 +27,17 @@ type Deps struct {
 	Now         func() time.Time // nil: time.Now
 }
 
-// Verifier finds out who shows an access token. It is safe for concurrent use.
+// Verifier finds out who shows an access token. It is safe for concurrent use; Close ends it.
 type Verifier struct {
-	trustDomain string
-	issuers     map[string]*judge // by iss
-	opaque      *judge            // nil: no issuer judges opaque tokens
-	now         func() time.Time
+	deps    Deps
+	using   sync.Mutex // one Use at a time, and Close
+	inForce atomic.Pointer[judges]
+}
+
+// judges are those of the configured issuers. They do not change.
+type judges struct {
+	byURL  map[string]*judge // by iss
+	opaque *judge            // nil: no issuer judges opaque tokens
 }
 
 // judge judges the tokens of one issuer.
@@ -40,44 +48,99 @@ type judge struct {
 	introspector *introspector // nil: none
 }
 
-// New checks its dependencies. At most one issuer may introspect: an opaque token does not say whose it
-// is, and must not be shown to another's server.
+// New checks its dependencies, and puts the issuers in force as Use does.
 func New(d Deps) (*Verifier, error) {
-	v := &Verifier{trustDomain: d.TrustDomain, issuers: map[string]*judge{}, now: d.Now}
-	if v.now == nil {
-		v.now = time.Now
+	if d.Now == nil {
+		d.Now = time.Now
 	}
 	if d.TrustDomain == "" || d.Exit == nil {
 		return nil, errors.New("oauth: a trust domain and an exit are required")
 	}
-	for _, issuer := range d.Issuers {
-		for _, mistake := range issuer.Mistakes() {
-			return nil, fmt.Errorf("oauth: %s: %s: %s", issuer.Name, mistake.Field, mistake.Reason)
+	v := &Verifier{deps: d}
+	v.inForce.Store(&judges{})
+	return v, v.Use(d.Issuers)
+}
+
+// Use puts issuers in force, in place of those that are. The keys of one whose URLs are the same stay, and so does what is
+// known of opaque tokens of one that has not changed. At most one issuer may introspect: an opaque token does not say
+// whose it is, and must not be shown to another's server. On an error nothing changes.
+func (v *Verifier) Use(issuers []Issuer) error {
+	if err := Check(issuers); err != nil {
+		return err
+	}
+	v.using.Lock()
+	defer v.using.Unlock()
+	old, next := v.inForce.Load(), &judges{byURL: make(map[string]*judge, len(issuers))}
+	for _, issuer := range issuers {
+		j, former := &judge{issuer: issuer}, old.byURL[issuer.URL]
+		if former != nil && former.keys.serve(issuer) {
+			j.keys = former.keys
+		} else {
+			j.keys = newKeys(issuer, v.deps.Exit, v.deps.Now)
 		}
-		if v.issuers[issuer.URL] != nil {
-			return nil, fmt.Errorf("oauth: two issuers have the URL %s", issuer.URL)
+		switch next.byURL[issuer.URL] = j; {
+		case issuer.Introspection == Introspection{}:
+			continue
+		case former != nil && reflect.DeepEqual(former.issuer, issuer):
+			j.introspector = former.introspector
+		default:
+			j.introspector = newIntrospector(issuer, v.deps.Exit, v.deps.Now)
 		}
-		j := &judge{issuer: issuer, keys: &keys{issuer: issuer, exit: d.Exit, now: v.now}}
-		v.issuers[issuer.URL] = j
-		if issuer.Introspection != (Introspection{}) {
-			if v.opaque != nil {
-				return nil, errors.New("oauth: two issuers have an introspection: an opaque token does not say whose it is")
-			}
-			j.introspector = newIntrospector(issuer, d.Exit, v.now)
-			v.opaque = j
+		next.opaque = j
+	}
+	v.inForce.Store(next)
+	for url, former := range old.byURL {
+		if now := next.byURL[url]; now == nil || now.keys != former.keys {
+			former.keys.close()
 		}
 	}
-	return v, nil
+	return nil
+}
+
+// Check finds the first mistake of issuers.
+func Check(issuers []Issuer) error {
+	urls, introspects := map[string]bool{}, false
+	for _, issuer := range issuers {
+		for _, mistake := range issuer.Mistakes() {
+			return fmt.Errorf("oauth: %s: %s: %s", issuer.Name, mistake.Field, mistake.Reason)
+		}
+		if urls[issuer.URL] {
+			return fmt.Errorf("oauth: two issuers have the URL %s", issuer.URL)
+		}
+		urls[issuer.URL] = true
+		if issuer.Introspection == (Introspection{}) {
+			continue
+		}
+		if introspects {
+			return errors.New("oauth: two issuers have an introspection: an opaque token does not say whose it is")
+		}
+		introspects = true
+	}
+	return nil
+}
+
+// Close ends the fetches of keys and waits for them. Tokens that need other keys than those that are known are
+// refused from then on, as not judgeable now.
+func (v *Verifier) Close() {
+	v.using.Lock()
+	defer v.using.Unlock()
+	for _, j := range v.inForce.Load().byURL {
+		j.keys.close()
+	}
 }
 
 // Caller is who sent a request; false if it shows no token of a configured issuer. Its errors are
 // *TokenError, *RequestError, *IdentityError and *UnavailableError, and the context's.
 func (v *Verifier) Caller(ctx context.Context, r credential.Request) (identity.Caller, bool, error) {
+	now := v.inForce.Load()
+	if len(now.byURL) == 0 {
+		return identity.Caller{}, false, nil
+	}
 	token, shown, err := bearer(r)
 	if err != nil || !shown {
 		return identity.Caller{}, false, err
 	}
-	j, a, err := v.judge(ctx, token, r.Source)
+	j, a, err := v.judge(ctx, now, token, r.Source)
 	if err != nil || j == nil {
 		return identity.Caller{}, false, err
 	}
@@ -88,7 +151,7 @@ func (v *Verifier) Caller(ctx context.Context, r credential.Request) (identity.C
 	if !j.issuer.isFor(a, resource.URL) {
 		return identity.Caller{}, false, j.issuer.refuse(WrongAudience, "aud")
 	}
-	id, err := j.issuer.identify(v.trustDomain, a)
+	id, err := j.issuer.identify(v.deps.TrustDomain, a)
 	if err != nil {
 		return identity.Caller{}, false, err
 	}
@@ -109,51 +172,58 @@ func (i Issuer) grant(a access, resource Resource) *identity.Grant {
 }
 
 // judge is what a token says, and whose it is; nil: that of no configured issuer.
-func (v *Verifier) judge(ctx context.Context, compact, source string) (*judge, access, error) {
+func (v *Verifier) judge(ctx context.Context, now *judges, compact, source string) (*judge, access, error) {
 	token, err := jose.ParseJWT(compact, len(compact)) // the header that it came in has a bound
 	if err != nil {
-		if v.opaque == nil || looksLikeJWT(compact) {
+		if now.opaque == nil || looksLikeJWT(compact) {
 			return nil, access{}, nil // another judge refuses a JWT that cannot be read
 		}
 		if len(compact) > MaxToken {
-			return nil, access{}, v.opaque.issuer.refuse(TooLong, "")
+			return nil, access{}, now.opaque.issuer.refuse(TooLong, "")
 		}
-		a, err := v.opaque.introspector.judge(ctx, compact, source)
-		return v.opaque, a, err
+		a, err := now.opaque.introspector.judge(ctx, compact, source)
+		return now.opaque, a, err
 	}
 	iss, _ := jose.Unquote(token.Claims.Raw("iss"))
-	j := v.issuers[iss]
+	j := now.byURL[iss]
 	if j == nil {
 		return nil, access{}, nil
 	}
 	if err := j.issuer.form(token, len(compact)); err != nil {
 		return nil, access{}, err
 	}
-	key, err := j.keys.find(ctx, token.Algorithm, token.KeyID)
+	key, err := j.keys.find(ctx, j.issuer, token.Algorithm, token.KeyID)
 	if err != nil {
 		return nil, access{}, err
 	}
 	if !j.genuine.verify(token, compact, key) {
 		return nil, access{}, j.issuer.refuse(BadSignature, "")
 	}
-	a, err := j.issuer.claims(token.Claims, v.now())
+	a, err := j.issuer.claims(token.Claims, v.deps.Now())
 	return j, a, err
 }
 
 // Known reports whether a request shows a token that names a key of its issuer, or an opaque one that was good a
 // short time ago. It checks no signature, so anyone can make the former.
 func (v *Verifier) Known(r credential.Request) bool {
+	now := v.inForce.Load()
 	compact, shown, err := bearer(r)
 	if err != nil || !shown {
 		return false
 	}
 	token, err := jose.ParseJWT(compact, MaxToken)
 	if err != nil {
-		return v.opaque != nil && v.opaque.introspector.knows(sha256.Sum256([]byte(compact)))
+		return now.opaque != nil && now.opaque.introspector.knows(sha256.Sum256([]byte(compact)))
 	}
 	iss, _ := jose.Unquote(token.Claims.Raw("iss"))
-	j := v.issuers[iss]
+	j := now.byURL[iss]
 	return j != nil && j.issuer.form(token, len(compact)) == nil && j.keys.knows(token.Algorithm, token.KeyID)
+}
+
+// Shown is the access token of a request that Caller has accepted; empty: it shows none.
+func Shown(r credential.Request) string {
+	token, _, _ := bearer(r) // an error goes with no token
+	return token
 }
 
 const fieldAuthorization = "Authorization"
@@ -223,7 +293,7 @@ func ResourceOf(target string) Resource {
 
 // Servers are the URLs of the issuers, and the scopes that they give, sorted.
 func (v *Verifier) Servers() (issuers, scopes, first []string) {
-	for _, j := range v.issuers {
+	for _, j := range v.inForce.Load().byURL {
 		issuers = append(issuers, j.issuer.URL)
 		scopes = append(scopes, j.issuer.Scopes.Names()...)
 		first = append(first, j.issuer.Scopes.First()...)

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/ect/identity/credential"
@@ -26,6 +28,8 @@ const (
 	endpoint = "https://gw.example.com/agents/calc/mcp"
 	other    = "https://gw.example.com/agents/bank/mcp"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // scene is a gateway that accepts the tokens of two servers, the first of which introspects.
 type scene struct {
@@ -55,6 +59,7 @@ func newScene(t testing.TB, change func(*oauth.Issuer)) *scene {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(s.verifier.Close)
 	return s
 }
 

@@ -42,6 +42,7 @@ func rules() []rule {
 		{key: "limits.memory_mib", restart: true, partly: shares},
 		{key: "admin.operators"},
 		{key: "ainp.callers"},
+		{key: "oauth"},
 		{key: "identity"},
 		{key: "identity.trust_domain", restart: true},
 		{key: "identity.workload_api", restart: true},

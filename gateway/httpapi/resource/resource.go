@@ -21,6 +21,24 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/problem"
 )
 
+// Source gives the metadata that are in force; nil, or without servers: no access tokens are accepted.
+type Source func() *Metadata
+
+// now are the metadata that are in force; false: there are none.
+func (s Source) now() (*Metadata, bool) {
+	if s == nil {
+		return nil, false
+	}
+	m := s()
+	return m, len(m.Servers) > 0
+}
+
+// Accepts reports whether access tokens are accepted.
+func (s Source) Accepts() bool {
+	_, accepts := s.now()
+	return accepts
+}
+
 // Metadata is what all endpoints have in common. It does not change.
 type Metadata struct {
 	Servers []string // URLs of the issuers
@@ -46,11 +64,8 @@ func named(agent string) bool {
 }
 
 // Mount adds the route of the metadata (RFC 9728 section 3). base is where a caller reaches the gateway; endpoints are the
-// paths below an agent's. A nil Metadata has none.
-func (m *Metadata) Mount(routes gin.IRoutes, base func(*http.Request) string, endpoints []string) {
-	if m == nil {
-		return
-	}
+// paths below an agent's. While there are no metadata it answers as if there were no route.
+func (s Source) Mount(routes gin.IRoutes, base func(*http.Request) string, endpoints []string) {
 	var protocols []string
 	for _, path := range endpoints {
 		if name, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/"); name != ".well-known" {
@@ -59,7 +74,8 @@ func (m *Metadata) Mount(routes gin.IRoutes, base func(*http.Request) string, en
 	}
 	routes.GET(oauth.WellKnown+"/agents/:agent/:protocol", func(c *gin.Context) {
 		agent, protocol := c.Param("agent"), c.Param("protocol")
-		if !named(agent) || !slices.Contains(protocols, protocol) {
+		m, accepts := s.now()
+		if !accepts || !named(agent) || !slices.Contains(protocols, protocol) {
 			problem.Write(c.Writer, c.Request, &problem.NotFoundError{What: "resource"})
 			return
 		}
@@ -77,10 +93,11 @@ func (m *Metadata) Mount(routes gin.IRoutes, base func(*http.Request) string, en
 }
 
 // Challenge is a refusal at a target URI with the challenge of its endpoint (RFC 9728 section 5.1), if it is an endpoint of an
-// agent. shown: a credential was shown. A nil Metadata changes nothing.
-func (m *Metadata) Challenge(err error, target string, shown bool) error {
+// agent. shown: a credential was shown. Without metadata nothing changes.
+func (s Source) Challenge(err error, target string, shown bool) error {
 	at := oauth.ResourceOf(target)
-	if m == nil || at.Metadata == "" {
+	m, accepts := s.now()
+	if !accepts || at.Metadata == "" {
 		return err
 	}
 	return &problem.ChallengedError{Err: err, Metadata: at.Metadata, Scopes: m.First, Shown: shown}

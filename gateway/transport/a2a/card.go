@@ -14,6 +14,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators"
 	form "github.com/aepb/aepb-gateway/translators/a2a"
+	"github.com/aepb/aepb-gateway/translators/a2a/security"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
 
@@ -74,11 +75,18 @@ func (d *Server) card(r *http.Request, handler transport.Handler) (_ []byte, err
 
 // interfaceURLs is where an agent is reached through us.
 type interfaceURLs struct {
-	url  string // of the agent, over HTTP; its A2A URL is below it
-	grpc string // host:port of the gRPC server; empty: there is none
+	url      string           // of the agent, over HTTP; its A2A URL is below it
+	grpc     string           // host:port of the gRPC server; empty: there is none
+	security security.Schemes // what its cards declare
 }
 
-func (d ServerDeps) faces(url string) interfaceURLs { return interfaceURLs{url, d.GRPC} }
+func (d ServerDeps) faces(url string) interfaceURLs {
+	out := interfaceURLs{url: url, grpc: d.GRPC}
+	if d.Security != nil {
+		out.security = d.Security()
+	}
+	return out
+}
 
 // maxSkills bounds the skills of a card, in bytes: clients over gRPC refuse more than 4 MiB.
 const maxSkills = 2 << 20
@@ -113,7 +121,10 @@ func (f interfaceURLs) card(codec translators.Translator, description *canonical
 	if unsaid, ok := errors.AsType[*canonical.Error](err); ok && unsaid.Code == canonical.CodeCardUnavailable {
 		return nil, &problem.NotFoundError{What: "agent card: the agent names nothing that it can do"}
 	}
-	return wire.Body, err
+	if err != nil {
+		return nil, err
+	}
+	return f.security.On(wire.Body, security.Words{V10: version != form.Version03, V03: version != form.Version}), nil
 }
 
 // extended makes the call that asks an agent for its extended card (A2A 3.1.11):

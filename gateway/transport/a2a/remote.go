@@ -242,7 +242,7 @@ func (c *remote) extended(call transport.Call) (transport.Call, error) {
 	if err != nil {
 		return call, err
 	}
-	return interfaceURLs{c.deps.AgentURL(call.Agent), c.deps.GRPC}.extended(c.ctx, c.deps.Form, c.handler, call, request)
+	return interfaceURLs{url: c.deps.AgentURL(call.Agent), grpc: c.deps.GRPC}.extended(c.ctx, c.deps.Form, c.handler, call, request)
 }
 
 // refuse is an error as gRPC says it (A2A 10.6): a status with an ErrorInfo.

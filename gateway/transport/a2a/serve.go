@@ -14,6 +14,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/translators"
 	form "github.com/aepb/aepb-gateway/translators/a2a"
+	"github.com/aepb/aepb-gateway/translators/a2a/security"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/embedded"
 )
@@ -27,6 +28,8 @@ type ServerDeps struct {
 	GRPC    string                 // host:port where callers reach the server over gRPC, for cards; empty: there is none
 	Limits  ect.Limits             // of the evidence of one request; zero: the defaults
 	Ours    func(host string) bool // of transport.CheckOrigin
+
+	Security func() security.Schemes // what cards declare; nil: nothing
 }
 
 // Server takes native traffic in.
