@@ -82,21 +82,26 @@ func (n *Names) All() map[string]string {
 	return maps.Clone(n.shown)
 }
 
-// toolsOf are the patterns of tools in the entries for a caller; false: one of them allows all.
+// toolsOf are the patterns of tools in the entries for a caller; false: one of them allows all. Who may describe
+// the agent, and invoke none of its tools, sees all of it. Beside a tool that it may invoke, it sees that one: else
+// what it sees is what it may call.
 func toolsOf(caller ect.Identity, rules Rules) (patterns []string, limited bool) {
 	if rules.Open {
 		return nil, false
 	}
+	describes := false
 	for _, p := range rules.all() {
 		switch {
 		case !p.matches(caller):
 		case p.tool != "":
 			patterns = append(patterns, p.tool)
-		case p.operation == "" || p.operation == invoke || p.operation == describe: // who may describe it sees all of it
+		case p.operation == "" || p.operation == invoke:
 			return nil, false
+		case p.operation == describe:
+			describes = true
 		}
 	}
-	return patterns, true
+	return patterns, !describes || len(patterns) > 0
 }
 
 // Whole reports whether all is offered, under the agent's own names.
