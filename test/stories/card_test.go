@@ -198,6 +198,14 @@ func TestAttack_ExtendedCardOfWithheldSkills(t *testing.T) {
 	listed, _ := b.Directory().Find("vault")
 	listed.Rules = policy.Rules{Callers: []string{string(b.Me.ID) + "#invoke:mine", string(b.Me.ID) + "#describe", string(b.Me.ID) + "#native"}}
 	gatewaytest.Must(t, b.Directory().Put(listed))
+	for _, query := range []string{"from=a2a-v1&to=a2a-v1&dest=vault", "from=a2a-v1&dest=vault"} { // where no card of ours takes its place
+		for _, method := range []string{"GetExtendedAgentCard", "agent/getAuthenticatedExtendedCard"} {
+			got := b.Send(t, b.Sealed(t, gatewaytest.HTTPRequest{At: "/aepb/translate?" + query, Body: `{"jsonrpc":"2.0","id":1,"method":"` + method + `"}`}))
+			if text := string(got.Body); strings.Contains(text, "secret") || strings.Contains(text, `"open"`) || got.Status == http.StatusUnauthorized {
+				t.Errorf("%s %s: %d %s", query, method, got.Status, text)
+			}
+		}
+	}
 	for name, l := range asksForCard("vault") {
 		got := b.Send(t, l)
 		if text := string(got.Body); got.Status != http.StatusOK || !strings.Contains(text, "mine") || strings.Contains(text, "secret") || strings.Contains(text, `"open"`) {
