@@ -568,7 +568,7 @@ func TestAttack_TwoNamesInOneMessage(t *testing.T) {
 }
 
 // TestAttack_OtherNameReachesItsNamesake: a caller calls a tool by the name that its operator gave it. The agent has
-// another of that name, which is not offered: it gets the name of its own that was meant, in each way.
+// another of that name, which is not offered: it gets its own name of the tool that is shown, in each way.
 func TestAttack_OtherNameReachesItsNamesake(t *testing.T) {
 	t.Parallel()
 	rules := policy.Rules{Open: true, Tools: []string{"write"}, Names: policy.NewNames(map[string]string{"write": "save"})}
@@ -598,8 +598,8 @@ func TestAttack_OtherNameReachesItsNamesake(t *testing.T) {
 		e.in.Permit = permit
 		e.query.Message = c.message("save")
 		got, err := e.resolve()
-		said, _ := json.Marshal(got.Message) //nolint:errchkjson // it is looked through
-		if err != nil || got.Message == nil || strings.Contains(string(said), `"save"`) || routing.Called(got.Message) != "write" || !got.Renamed || got.Called(e.query.Message) != "write" {
+		text, _ := json.Marshal(got.Message) //nolint:errchkjson // it is looked through
+		if err != nil || got.Message == nil || strings.Contains(string(text), `"save"`) || routing.Called(got.Message) != "write" || !got.Renamed || got.Called(e.query.Message) != "write" {
 			t.Errorf("%s: %+v, %v", name, got.Message, err)
 		}
 		for _, hidden := range []string{"write", "drop", "nonesuch"} {

@@ -226,8 +226,8 @@ func ofSkills(extensions json.RawMessage, skills []canonical.Capability) json.Ra
 				left.Raw(m.Name, m.Value)
 			}
 		}
-		kept := rawjson.NewBuilder().Merge(without(params, "skills")).Raw("skills", left.Object()).Object()
-		elements[i] = rawjson.NewBuilder().Merge(without(entry, "params")).Raw("params", kept).Bytes()
+		rest := rawjson.NewBuilder().Merge(without(params, "skills")).Raw("skills", left.Object()).Object()
+		elements[i] = rawjson.NewBuilder().Merge(without(entry, "params")).Raw("params", rest).Bytes()
 	}
 	return rawjson.ArrayOf(elements)
 }

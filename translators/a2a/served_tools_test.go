@@ -25,10 +25,10 @@ func TestAttack_CardOfWithheldSkills(t *testing.T) {
 			t.Fatal(err)
 		}
 		d := *m.Body.(*canonical.Description)
-		kept := d.Capabilities[:1:1] // drop is withheld
+		rest := d.Capabilities[:1:1] // drop is withheld
 		renamed := d.Capabilities[2]
 		renamed.ID = "save"
-		d.Capabilities = append(kept, renamed)
+		d.Capabilities = append(rest, renamed)
 		for _, union := range []bool{true, false} {
 			served := *m
 			served.Body = a2a.Served(&d, "https://gw.example/agents/a/a2a", union)

@@ -54,7 +54,7 @@ type verdict struct {
 	until  time.Time
 }
 
-// question is one that is being asked, for all who wait for its verdict.
+// question is one that is under way, for all who wait for its verdict.
 type question struct {
 	done    chan struct{} // closed when there is a verdict
 	verdict verdict
@@ -71,20 +71,20 @@ func newIntrospector(issuer Issuer, exit Exit, now func() time.Time) *introspect
 // are *TokenError and *UnavailableError.
 func (in *introspector) judge(ctx context.Context, token, source string) (access, error) {
 	sum := sha256.Sum256([]byte(token))
-	found, asked, err := in.look(sum, source)
+	found, flight, err := in.look(sum, source)
 	switch {
 	case err != nil:
 		return access{}, err
 	case found != nil:
 		return found.access, found.err
-	case asked == nil:
+	case flight == nil:
 		v := in.ask(ctx, token)
 		in.end(sum, source, v)
 		return v.access, v.err
 	}
 	select {
-	case <-asked.done:
-		return asked.verdict.access, asked.verdict.err // whatever it is: one after the other they would wait for long
+	case <-flight.done:
+		return flight.verdict.access, flight.verdict.err // whatever it is: one after the other they would wait for long
 	case <-ctx.Done():
 		return access{}, ctx.Err()
 	}

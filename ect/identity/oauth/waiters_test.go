@@ -24,7 +24,7 @@ func TestAttack_RequestsQueueForASilentIssuer(t *testing.T) {
 		}
 		group.Wait()
 		if took := time.Since(began); took > 3*time.Second || s.a.Requests(oauthtest.Introspect) != 1 {
-			t.Errorf("the last one waited for %s; asked %d times", took, s.a.Requests(oauthtest.Introspect))
+			t.Errorf("the last one waited for %s; %d questions", took, s.a.Requests(oauthtest.Introspect))
 		}
 	})
 }

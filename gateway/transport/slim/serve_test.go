@@ -137,7 +137,7 @@ func TestAttack_CallerAmongTokensOverSLIM(t *testing.T) {
 		handler := &script{answer: transporttest.Answer(translators.Wire{Form: form.FormRPC, Body: []byte("answer")})}
 		door := endpointFor(handler, who, "spiffe://x/anonymous")
 		door.l.deps.Reserved = "spiffe://x/oauth/"
-		err := door.Serve(t.Context(), callOf(ServiceA2A, "SendMessage", "asked", nil), &notified{})
+		err := door.Serve(t.Context(), callOf(ServiceA2A, "SendMessage", "text", nil), &notified{})
 		if (err == nil) != want || (len(handler.calls) == 1) != want {
 			t.Errorf("%s: %v, %d calls", who, err, len(handler.calls))
 		}
