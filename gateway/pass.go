@@ -464,15 +464,11 @@ func (g *Gateway) sendAgreed(ctx context.Context, o consensus.Order, m *canonica
 	offer := policy.OfferOf(o.Proposer, agent.Rules)
 	switch invoke, ok := m.Body.(*canonical.Invoke); {
 	case ok && invoke.Call != nil:
-		call := *invoke.Call
-		call.Name = offer.Own(call.Name)
-		if shown, offered := offer.Shown(call.Name); !offered || shown != invoke.Call.Name {
+		tool, offered := offer.Called(invoke.Call.Name)
+		if !offered {
 			return nil, &policy.Forbidden{Agent: o.Agent, Reason: "the proposer may not call this tool of the agent"}
 		}
-		facts.Tool, facts.Args, facts.Words = call.Name, call.Args, false
-		own, body := *m, *invoke
-		body.Call, own.Body = &call, &body
-		m = &own
+		facts.Tool, facts.Args, facts.Words, m = tool, invoke.Call.Args, false, callOf(tool, invoke.Call.Args)
 	case !offer.Whole(): // what the agent makes of words could be any of its tools
 		return nil, &policy.Forbidden{Agent: o.Agent, Reason: "the proposer may call some tools of the agent alone, and the agreement names none"}
 	}

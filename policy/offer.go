@@ -158,6 +158,13 @@ func (o Offer) Own(name string) string {
 	return name
 }
 
+// Called is the agent's own name of a tool that a caller calls by a name. False: none is shown under it.
+func (o Offer) Called(name string) (own string, offered bool) {
+	own = o.Own(name)
+	shown, offered := o.Shown(own)
+	return own, offered && shown == name
+}
+
 // NotOfferedError: a rule does not offer what was called. The caller is answered as if it did not exist.
 type NotOfferedError struct {
 	Rule    string // RuleCallers or RuleTools

@@ -153,8 +153,7 @@ func (q Query) offers(out Route) error {
 
 func (q Query) offersName(out Route, name string) error {
 	if out.Description == nil { // of an agent behind a peer
-		offer := q.offer()
-		if shown, offered := offer.Shown(offer.Own(name)); offered && shown == name {
+		if _, offered := q.offer().Called(name); offered {
 			return nil
 		}
 		return q.withheld(name, refusal(q.In.Features, &canonical.Description{}, name))

@@ -135,9 +135,9 @@ func TestAttack_CallerAmongTokensOverSLIM(t *testing.T) {
 	t.Parallel()
 	for who, want := range map[ect.Identity]bool{"spiffe://x/oauth/corp/users/ann": false, "spiffe://x/oauth": true, "spiffe://y/oauth/corp/users/ann": true} {
 		handler := &script{answer: transporttest.Answer(translators.Wire{Form: form.FormRPC, Body: []byte("answer")})}
-		door := endpointFor(handler, who, "spiffe://x/anonymous")
-		door.l.deps.Reserved = "spiffe://x/oauth/"
-		err := door.Serve(t.Context(), callOf(ServiceA2A, "SendMessage", "text", nil), &notified{})
+		agent := endpointFor(handler, who, "spiffe://x/anonymous")
+		agent.l.deps.Reserved = "spiffe://x/oauth/"
+		err := agent.Serve(t.Context(), callOf(ServiceA2A, "SendMessage", "text", nil), &notified{})
 		if (err == nil) != want || (len(handler.calls) == 1) != want {
 			t.Errorf("%s: %v, %d calls", who, err, len(handler.calls))
 		}
