@@ -344,7 +344,8 @@ func (a agent) Notify(op canonical.Op, body canonical.Body) {
 }
 
 // ownCard puts our card in place of the extended card that an agent answers with
-// (A2A 3.1.11): the same skills at our URLs, cleaned as every description is (R9).
+// (A2A 3.1.11): the same skills at our URLs, cleaned as every description is (R9), of which those stay that the
+// caller is offered.
 // Any other reply stays as it is; a *transport.BadReplyError: there is no card in it.
 func (x *request) ownCard(m *canonical.Message) (*canonical.Message, error) {
 	if x.in.Call.Card == nil {
@@ -367,7 +368,7 @@ func (x *request) ownCard(m *canonical.Message) (*canonical.Message, error) {
 		return nil, bad
 	}
 	clean, _ := directory.Clean(*description)
-	card, err := x.in.Call.Card(&clean)
+	card, err := x.in.Call.Card(directory.Offered(&clean, x.in.Permit.Offer()))
 	if err != nil {
 		return nil, bad
 	}

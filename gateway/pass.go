@@ -461,11 +461,16 @@ func (g *Gateway) sendAgreed(ctx context.Context, o consensus.Order, m *canonica
 		return nil, err
 	}
 	facts, rules := hitl.Facts{Caller: o.Proposer, Agent: o.Agent, Operation: string(m.Op), Words: true}, g.settings.Load().Approvals
-	if invoke, ok := m.Body.(*canonical.Invoke); ok && invoke.Call != nil {
-		if policy.OfferOf(o.Proposer, agent.Rules).Withheld(invoke.Call.Name) != "" {
+	offer := policy.OfferOf(o.Proposer, agent.Rules)
+	switch invoke, ok := m.Body.(*canonical.Invoke); {
+	case ok && invoke.Call != nil:
+		tool, offered := offer.Called(invoke.Call.Name)
+		if !offered {
 			return nil, &policy.Forbidden{Agent: o.Agent, Reason: "the proposer may not call this tool of the agent"}
 		}
-		facts.Tool, facts.Args, facts.Words = invoke.Call.Name, invoke.Call.Args, false
+		facts.Tool, facts.Args, facts.Words, m = tool, invoke.Call.Args, false, callOf(tool, invoke.Call.Args)
+	case !offer.Whole(): // what the agent makes of words could be any of its tools
+		return nil, &policy.Forbidden{Agent: o.Agent, Reason: "the proposer may call some tools of the agent alone, and the agreement names none"}
 	}
 	if _, needed := rules.Match(facts); needed || rules.NeedsLosses(facts) {
 		return nil, &policy.Forbidden{Agent: o.Agent, Reason: "a human has to approve this call, and an agreement of agents is no approval: its proposer sends it itself"}

@@ -82,21 +82,26 @@ func (n *Names) All() map[string]string {
 	return maps.Clone(n.shown)
 }
 
-// toolsOf are the patterns of tools in the entries for a caller; false: one of them allows all.
+// toolsOf are the patterns of tools in the entries for a caller; false: one of them allows all. Who may describe
+// the agent, and invoke none of its tools, sees all of it. Beside a tool that it may invoke, it sees that one: else
+// what it sees is what it may call.
 func toolsOf(caller ect.Identity, rules Rules) (patterns []string, limited bool) {
 	if rules.Open {
 		return nil, false
 	}
+	describes := false
 	for _, p := range rules.all() {
 		switch {
 		case !p.matches(caller):
 		case p.tool != "":
 			patterns = append(patterns, p.tool)
-		case p.operation == "" || p.operation == invoke || p.operation == describe: // who may describe it sees all of it
+		case p.operation == "" || p.operation == invoke:
 			return nil, false
+		case p.operation == describe:
+			describes = true
 		}
 	}
-	return patterns, true
+	return patterns, !describes || len(patterns) > 0
 }
 
 // Whole reports whether all is offered, under the agent's own names.
@@ -151,6 +156,13 @@ func (o Offer) Own(name string) string {
 		}
 	}
 	return name
+}
+
+// Called is the agent's own name of a tool that a caller calls by a name. False: none is shown under it.
+func (o Offer) Called(name string) (own string, offered bool) {
+	own = o.Own(name)
+	shown, offered := o.Shown(own)
+	return own, offered && shown == name
 }
 
 // NotOfferedError: a rule does not offer what was called. The caller is answered as if it did not exist.

@@ -33,7 +33,9 @@ func TestOfferOf_WhatCallersSee(t *testing.T) {
 		"an entry of all":      {policy.Rules{Callers: []string{string(reader) + "#invoke:read", string(reader) + "#invoke"}}, tools},
 		"an entry of others":   {policy.Rules{Callers: []string{string(reader) + "#invoke:read", "spiffe://example.com/other"}}, []string{"read"}},
 		"other operations":     {policy.Rules{Callers: []string{string(reader) + "#task.get", "spiffe://example.com/other#invoke:read"}}, []string{}},
-		"may describe":         {policy.Rules{Callers: []string{string(reader) + "#describe", string(reader) + "#invoke:read"}}, tools},
+		"may describe":         {policy.Rules{Callers: []string{string(reader) + "#describe"}}, tools},
+		"describe and a tool":  {policy.Rules{Callers: []string{string(reader) + "#describe", string(reader) + "#invoke:read"}}, []string{"read"}}, // who sees it may call it
+		"describe and all":     {policy.Rules{Callers: []string{string(reader) + "#describe", string(reader) + "#invoke"}}, tools},
 		"allowed to all":       {policy.Rules{Callers: []string{string(reader)}, Tools: []string{"read*"}}, []string{"read", "read_file"}},
 		"both":                 {policy.Rules{Callers: []string{string(reader) + "#invoke:*e*"}, Tools: []string{"write", "drop"}}, []string{"write"}},
 		"of another as well":   {policy.Rules{Open: true, Also: &policy.Rules{Callers: []string{string(reader) + "#invoke:write"}}}, []string{"write"}},

@@ -8,6 +8,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/attest"
 	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/policy/membership"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -56,7 +57,7 @@ func (m *admitting) decode(context.Context) error {
 	if err != nil {
 		return err
 	}
-	if !carried(message.Op) || message.Phase != canonical.PhaseRequest {
+	if !carried(message.Op) || message.Phase != canonical.PhaseRequest || asksCard(m.Call, message) {
 		loss := canonical.Loss{Code: canonical.LossOperation, Path: "/" + string(message.Op), Fate: canonical.Dropped}
 		if err := m.Permit.Judge(attest.Judged([]canonical.Loss{loss})); err != nil {
 			return err
@@ -76,6 +77,13 @@ func (m *admitting) decode(context.Context) error {
 	}
 	m.Message = message
 	return nil
+}
+
+// asksCard reports whether a message asks an agent for its extended card (A2A 3.1.11) where no card of ours takes its
+// place: that of the agent names its own URLs, and skills that are not offered.
+func asksCard(call transport.Call, message *canonical.Message) bool {
+	native, ok := message.Body.(*canonical.Native)
+	return ok && call.Agent != "" && call.Card == nil && (native.Method == "GetExtendedAgentCard" || native.Method == "agent/getAuthenticatedExtendedCard")
 }
 
 // carried reports whether the pipeline carries an operation to agents. The directory answers

@@ -105,16 +105,31 @@ func checkOAuth(c Config, say func(path, reason string)) {
 	checkOthers(c, say)
 }
 
-// checkOthers finds agents and peers with an id of those that tokens give.
+// checkOthers finds agents, peers and callers of other protocols with an id of those that tokens give: such a caller
+// would have no scopes.
 func checkOthers(c Config, say func(path, reason string)) {
-	for _, name := range slices.Sorted(maps.Keys(c.Agents)) {
-		if ofToken(c.Identity.TrustDomain, c.Agents[name].ID) {
-			say("$.agents.'"+name+"'.id", "lies under /oauth/, where the callers with access tokens are: choose another path")
+	check := func(path, id string) {
+		if ofToken(c.Identity.TrustDomain, id) {
+			say(path, "lies under /oauth/, where the callers with access tokens are: choose another path")
 		}
 	}
+	for _, name := range slices.Sorted(maps.Keys(c.Agents)) {
+		check("$.agents.'"+name+"'.id", c.Agents[name].ID)
+	}
 	for _, id := range slices.Sorted(maps.Keys(c.Peers)) {
-		if ofToken(c.Identity.TrustDomain, id) {
-			say("$.peers.'"+id+"'", "lies under /oauth/, where the callers with access tokens are: choose another path")
+		check("$.peers.'"+id+"'", id)
+	}
+	for _, did := range slices.Sorted(maps.Keys(c.AINP.Callers)) {
+		check("$.ainp.callers.'"+did+"'", c.AINP.Callers[did])
+	}
+	for i, node := range c.SLIM.Nodes {
+		path := "$.slim.nodes[" + strconv.Itoa(i) + "]"
+		check(path+".caller", node.Caller)
+		if node.JWT == nil {
+			continue
+		}
+		for _, sub := range slices.Sorted(maps.Keys(node.JWT.Callers)) {
+			check(path+".jwt.callers.'"+sub+"'", node.JWT.Callers[sub])
 		}
 	}
 }

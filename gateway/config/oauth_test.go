@@ -52,6 +52,9 @@ func TestOAuth_Mistakes(t *testing.T) {
 		"two that introspect":   {`oauth: {corp: {` + goodIssuer + `, introspection: {url: "https://x", client_id: a, client_secret_file: a}}, other: {issuer: "https://b.example", identities: [{path: "{sub}"}], introspection: {url: "https://x", client_id: a, client_secret_file: a}}}`, "has one too"},
 		"an agent among tokens": {`identity: {trust_domain: example.com}, oauth: {corp: {` + goodIssuer + `}}, agents: {a: {id: "spiffe://example.com/oauth/corp/a", endpoints: [{binding: mcp-v1, url: "https://a"}]}}`, "lies under /oauth/"},
 		"a peer among tokens":   {`identity: {trust_domain: example.com}, oauth: {corp: {` + goodIssuer + `}}, peers: {"spiffe://example.com/oauth/x": {}}`, "lies under /oauth/"},
+		"a DID among tokens":    {`identity: {trust_domain: example.com}, oauth: {corp: {` + goodIssuer + `}}, ainp: {callers: {"did:key:z6MkhaXgBZDvotDkL5257faiztiGiC2QtKLGpbnnEGta2doK": "spiffe://example.com/oauth/corp/a"}}`, "ainp.callers"},
+		"a member among tokens": {`identity: {trust_domain: example.com}, oauth: {corp: {` + goodIssuer + `}}, slim: {nodes: [{url: "https://n", organization: o, namespace: n, shared_secret_file: f, caller: "spiffe://example.com/oauth/corp/a"}]}`, "lies under /oauth/"},
+		"a sub among tokens":    {`identity: {trust_domain: example.com}, oauth: {corp: {` + goodIssuer + `}}, slim: {nodes: [{url: "https://n", organization: o, namespace: n, jwt: {key: k, keys: j, issuer: i, callers: {a: "spiffe://example.com/oauth/corp/a"}}}]}`, "lies under /oauth/"},
 	} {
 		if _, err := config.Parse([]byte(`{` + tc.text + `}`)); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: got %v, want %q", name, err, tc.want)

@@ -91,7 +91,7 @@ func (d *Directory) DescribeSession(ctx context.Context, agent Agent, e transpor
 	now := *known
 	now.Capabilities = listed.Capabilities
 	now, _ = Clean(now)
-	return restrict(&now, offer)
+	return Offered(&now, offer)
 }
 
 // offered is a description as callers see it to whom not all of it is offered. It is safe for concurrent use.
@@ -113,7 +113,7 @@ func (k knowledge) seen(offer policy.Offer) *canonical.Description {
 	defer k.offered.mu.Unlock()
 	view, ok := k.offered.views[key]
 	if !ok {
-		view = restrict(k.description, offer)
+		view = Offered(k.description, offer)
 		if k.offered.views == nil || len(k.offered.views) == maxViews {
 			k.offered.views = map[string]*canonical.Description{}
 		}
@@ -122,8 +122,8 @@ func (k knowledge) seen(offer policy.Offer) *canonical.Description {
 	return view
 }
 
-// restrict leaves what is offered, under the names that are shown.
-func restrict(d *canonical.Description, offer policy.Offer) *canonical.Description {
+// Offered is what is offered of a description, under the names that are shown.
+func Offered(d *canonical.Description, offer policy.Offer) *canonical.Description {
 	if offer.Whole() {
 		return d
 	}

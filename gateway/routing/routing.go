@@ -3,6 +3,7 @@ package routing
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"slices"
@@ -138,14 +139,21 @@ func (r Router) resolveName(ctx context.Context, q Query, out Route, listed dire
 func (q Query) offer() policy.Offer { return q.In.Permit.Offer() }
 
 // offers refuses a call, in the agent's own words, of what is not offered: as what does not exist. A message that goes
-// on with work need not name what the work was begun with.
+// on with work need not name what the work was begun with. One that calls a tool and selects another skill names two.
 func (q Query) offers(out Route) error {
-	offer, name := q.offer(), cmp.Or(Called(q.Message), q.begun())
-	if offer.Whole() || q.Message.Op != canonical.OpInvoke {
+	if q.offer().Whole() || q.Message.Op != canonical.OpInvoke {
 		return nil
 	}
+	name := cmp.Or(Called(q.Message), q.begun())
+	if err := q.offersName(out, name); err != nil || q.Message.To.Skill == "" || q.Message.To.Skill == name {
+		return err
+	}
+	return q.offersName(out, q.Message.To.Skill)
+}
+
+func (q Query) offersName(out Route, name string) error {
 	if out.Description == nil { // of an agent behind a peer
-		if shown, offered := offer.Shown(offer.Own(name)); offered && shown == name {
+		if _, offered := q.offer().Called(name); offered {
 			return nil
 		}
 		return q.withheld(name, refusal(q.In.Features, &canonical.Description{}, name))
@@ -189,7 +197,10 @@ func (r Router) throughPeer(ctx context.Context, q Query, out Route) (Route, err
 		if err := q.offers(out); err != nil {
 			return out, err
 		}
-		return out, r.Directory.Admits(q.To.Agent, listed, Called(q.Message))
+		if q.Message.Op == canonical.OpInvoke {
+			out = q.underOwn(out, q.offer().Own(Called(q.Message)))
+		}
+		return out, r.Directory.Admits(q.To.Agent, listed, Called(out.Message))
 	}
 	var err error
 	if out.Description, _, err = r.Directory.DescribeFor(ctx, q.To.Agent, listed, q.viewer(out)); err != nil {
@@ -231,6 +242,7 @@ func (r Router) capability(ctx context.Context, q Query, out Route, listed direc
 		return out, q.withheld(Called(q.Message), err)
 	}
 	out.Capability = q.owned(out.Capability)
+	out = q.underOwn(out, "") // what is called has the name of the capability
 	return out, r.Directory.Admits(q.To.Agent, listed, out.Capability.ID)
 }
 
@@ -259,8 +271,11 @@ func (q Query) capability(d *canonical.Description) (*canonical.Capability, erro
 // one that stays unknown is for the agent to refuse.
 func (r Router) rename(ctx context.Context, q Query, out Route, listed directory.Endpoint) Route {
 	invoke, calls := q.Message.Body.(*canonical.Invoke)
-	if q.In.Features.Namer == nil && q.offer().Whole() || !calls || invoke.Call == nil {
+	if q.In.Features.Namer == nil && q.offer().Whole() || !calls {
 		return out
+	}
+	if invoke.Call == nil {
+		return q.underOwn(out, "")
 	}
 	found := q.known(out, invoke.Call.Name)
 	if found == nil {
@@ -269,13 +284,53 @@ func (r Router) rename(ctx context.Context, q Query, out Route, listed directory
 			found = q.known(out, invoke.Call.Name)
 		}
 	}
-	if found = q.owned(found); found == nil || found.ID == invoke.Call.Name {
+	if found = q.owned(found); found == nil {
+		return q.underOwn(out, "")
+	}
+	return q.underOwn(out, found.ID)
+}
+
+// underOwn puts the agent's own names into a message: of the tool that it calls, where that is another, and of the
+// skill that it selects. An agent may have something else under a name that is shown.
+func (q Query) underOwn(out Route, called string) Route {
+	skill := q.Message.To.Skill
+	if skill != "" {
+		skill = q.offer().Own(skill)
+	}
+	invoke, _ := q.Message.Body.(*canonical.Invoke)
+	another := invoke != nil && invoke.Call != nil && called != "" && called != invoke.Call.Name
+	if !another && skill == q.Message.To.Skill {
 		return out
 	}
-	m, body, call := *q.Message, *invoke, *invoke.Call
-	call.Name, body.Call, m.Body = found.ID, &call, &body
+	m := *q.Message
+	m.To.Skill = skill
+	if another {
+		body, call := *invoke, *invoke.Call
+		call.Name, body.Call = called, &call
+		body.Turn.Parts = calling(body.Turn.Parts, invoke.Call.Name, called)
+		m.Body = &body
+	}
 	out.Message, out.Renamed = &m, true
 	return out
+}
+
+// calling puts another name into the data part that a call was read from ({"skill": …, "input": …}).
+func calling(parts []canonical.Part, name, another string) []canonical.Part {
+	for i := range parts {
+		var members map[string]json.RawMessage
+		var skill string
+		if parts[i].Kind != canonical.KindData || json.Unmarshal(parts[i].Data, &members) != nil || json.Unmarshal(members["skill"], &skill) != nil || skill != name {
+			continue
+		}
+		members["skill"], _ = json.Marshal(another) //nolint:errcheck,errchkjson // a text
+		data, err := json.Marshal(members)
+		if err != nil {
+			continue
+		}
+		parts = slices.Clone(parts)
+		parts[i].Data = data
+	}
+	return parts
 }
 
 // known is the capability of that name for a caller in the agent's own words. One

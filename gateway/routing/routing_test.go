@@ -535,3 +535,78 @@ func TestRoute_NamesTheClient(t *testing.T) {
 		})
 	}
 }
+
+// typed is a call as A2A says it.
+func typed(skill string) *canonical.Message {
+	m := dataPart(`{"skill":"` + skill + `","input":{}}`)
+	m.Body.(*canonical.Invoke).Call = &canonical.Call{Name: skill, Args: []byte(`{}`)}
+	return m
+}
+
+// across makes the agent one of MCP.
+func (e *env) across() {
+	e.speak(codec(mcp.Binding))
+	e.list(func(a *directory.Agent) { a.Endpoints = []directory.Endpoint{{Binding: mcp.Binding, URL: agentURL}} })
+}
+
+// TestAttack_TwoNamesInOneMessage: a message calls what is offered, and selects a skill beside it that is not.
+func TestAttack_TwoNamesInOneMessage(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t, a2a.Binding, a2a.Binding, skills("read", "drop"))
+	permit, err := policy.Evaluate(policy.Request{
+		Caller: callerID, Native: true, Agent: "calculator", Rules: policy.Rules{Open: true, Tools: []string{"read"}}, Self: "spiffe://example.com/gateway",
+	})
+	e.must(err)
+	e.in.Permit = permit
+	for skill, want := range map[string]bool{"": true, "read": true, "drop": false, "nonesuch": false} {
+		e.query.Message = typed("read")
+		e.query.Message.To.Skill = skill
+		if _, err := e.resolve(); (err == nil) != want || err != nil && !refused(canonical.CodeSkillNotFound, "this agent has read")(err) {
+			t.Errorf("%q beside it: %v", skill, err)
+		}
+	}
+}
+
+// TestAttack_OtherNameReachesItsNamesake: a caller calls a tool by the name that its operator gave it. The agent has
+// another of that name, which is not offered: it gets its own name of the tool that is shown, in each way.
+func TestAttack_OtherNameReachesItsNamesake(t *testing.T) {
+	t.Parallel()
+	rules := policy.Rules{Open: true, Tools: []string{"write"}, Names: policy.NewNames(map[string]string{"write": "save"})}
+	through := func(e *env) {
+		own, _ := e.router.Directory.Peer(peerID)
+		e.to.Via = &destination.PeerRoute{Peer: own, From: mcp.Binding, To: mcp.Binding, Agent: "calculator"}
+	}
+	for name, c := range map[string]struct {
+		from    canonical.Binding
+		message func(name string) *canonical.Message
+		edit    func(*env)
+	}{
+		"a call":                {mcp.Binding, call, nil},
+		"a call through a peer": {mcp.Binding, call, through},
+		"a skill":               {a2a.Binding, message, nil},
+		"a data part":           {a2a.Binding, typed, nil},
+		"across protocols":      {a2a.Binding, message, func(e *env) { e.across() }},
+	} {
+		e := newEnv(t, c.from, c.from, skills("write", "save", "drop"))
+		if c.edit != nil {
+			c.edit(e)
+		}
+		permit, err := policy.Evaluate(policy.Request{
+			Caller: callerID, Native: true, Agent: "calculator", Rules: rules, Source: string(c.from), Dest: string(c.from), Self: "spiffe://example.com/gateway",
+		})
+		e.must(err)
+		e.in.Permit = permit
+		e.query.Message = c.message("save")
+		got, err := e.resolve()
+		text, _ := json.Marshal(got.Message) //nolint:errchkjson // it is looked through
+		if err != nil || got.Message == nil || strings.Contains(string(text), `"save"`) || routing.Called(got.Message) != "write" || !got.Renamed || got.Called(e.query.Message) != "write" {
+			t.Errorf("%s: %+v, %v", name, got.Message, err)
+		}
+		for _, hidden := range []string{"write", "drop", "nonesuch"} {
+			e.query.Message = c.message(hidden)
+			if _, err := e.resolve(); !refused(canonical.CodeSkillNotFound, "")(err) {
+				t.Errorf("%s: %s: %v", name, hidden, err)
+			}
+		}
+	}
+}

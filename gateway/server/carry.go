@@ -76,7 +76,8 @@ func carryUACP(env Env, codec translators.Translator) (Protocol, error) {
 	bounds := env.Config.Connections(env.Config.Settings.Listen.UACPConnections)
 	listener, err := tuacp.NewListener(tuacp.ListenerDeps{
 		Form: codec, TLS: env.TLS, Session: env.Config.Identity.Source.Session, Net: env.Config.Sockets.UACP, Agent: env.Config.Settings.Listen.UACPAgent, Anonymous: env.Config.Anonymous(),
-		Known: func(agent string) bool { _, ok := env.Find(agent); return ok }, ByReference: byReference,
+		Reserved: env.Config.reserved(),
+		Known:    func(agent string) bool { _, ok := env.Find(agent); return ok }, ByReference: byReference,
 		Refused: func(ctx context.Context, remote string, err error) {
 			env.Refusals(string(uacp.Binding)).Connection(ctx, remote, err)
 		},

@@ -7,6 +7,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/identity"
+	"github.com/aepb/aepb-gateway/ect/identity/oauth"
 	"github.com/aepb/aepb-gateway/gateway"
 	"github.com/aepb/aepb-gateway/gateway/config"
 	"github.com/aepb/aepb-gateway/gateway/config/advice"
@@ -124,6 +125,15 @@ func (s Config) Connections(b config.ConnectionBounds) config.ConnectionBounds {
 		whole.PerAddress = whole.Unidentified
 	}
 	return whole
+}
+
+// reserved is what the ids that access tokens give begin with, which no other credential may show; empty: none are
+// accepted.
+func (s Config) reserved() string {
+	if len(s.Settings.OAuth) == 0 {
+		return ""
+	}
+	return oauth.Prefix(s.Identity.Bundle.TrustDomain())
 }
 
 // Anonymous is who callers without credentials are; empty: they are refused (R3).

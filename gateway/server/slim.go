@@ -205,6 +205,7 @@ func carrySLIM(env Env, codec translators.Translator) (Protocol, error) {
 	}
 	listener, err := tslim.NewListener(tslim.ListenerDeps{
 		Network: network, Form: codec, Agents: env.exposed, Anonymous: env.Config.Anonymous(), Version: env.Config.Program.Version,
+		Reserved: env.Config.reserved(),
 	})
 	return Protocol{Codec: codec, Dialer: dialer, Listener: listener}, err
 }

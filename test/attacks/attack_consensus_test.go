@@ -477,3 +477,46 @@ func TestAttack_Consensus_BorrowedAuthority(t *testing.T) {
 		}
 	}
 }
+
+// TestAttack_Consensus_ToolOfAnother: a proposer that may call some tools of an agent has members that collude agree on
+// words, on data, or on the name under which another tool is shown, for one that it may not call.
+func TestAttack_Consensus_ToolOfAnother(t *testing.T) {
+	t.Parallel()
+	for what, action := range map[string]string{
+		"words": `{"text":"use add"}`, "data": `{"skill":"add","input":{"a":1,"b":2}}`, "a tool": `{"tool":"add","arguments":{"a":1,"b":2}}`,
+	} {
+		b := gatewaytest.NewFixture(t, gatewaytest.Deciding())
+		members := b.ThreeVoters(t)
+		agents := map[string]*gatewaytest.Fake{}
+		proposer := gatewaytest.Spiffe("alice")
+		for name, rules := range map[string]policy.Rules{
+			"alice": {Callers: []string{proposer}},
+			"bob":   {Callers: []string{proposer + "#invoke:read"}},
+			"carol": {Callers: []string{proposer}, Tools: []string{"read"}, Names: policy.NewNames(map[string]string{"write": "add"})},
+		} {
+			agents[name] = &gatewaytest.Fake{Conduct: gatewaytest.Well}
+			svid := b.SVID(t, "/"+name)
+			at := b.Serve(t, "agent-"+name, "a2a-v1", agents[name], gatewaytest.Host{TLS: gatewaytest.Serving(svid), ID: svid.ID})
+			gatewaytest.Must(t, b.Directory().Put(directory.Agent{
+				Name: "agent-" + name, ID: svid.ID, Rules: rules, Endpoints: []directory.Endpoint{{Binding: "a2a-v1", URL: at}},
+			}))
+		}
+		p := b.Proposal(t, members[0], pure.Majority, time.Minute, func(p *pure.Proposal) { p.Action = json.RawMessage(action) })
+		b.Propose(t, members[0], p)
+		for _, v := range members {
+			b.Votes(t, v, p, pure.Approve, "")
+		}
+		b.Reaches(t, members[0], p.Round, pure.Committed)
+		gatewaytest.Within(t, gatewaytest.Patience, "each agent was tried", func() bool {
+			tried := func(name string) bool {
+				return agents[name].Calls.Load() > 0 || strings.Contains(b.Logs.String(), `"agent":"agent-`+name+`"`)
+			}
+			return tried("alice") && tried("bob") && tried("carol")
+		})
+		for _, name := range []string{"bob", "carol"} {
+			if n := agents[name].Calls.Load(); n != 0 {
+				t.Errorf("%s: agent-%s was called %d times", what, name, n)
+			}
+		}
+	}
+}

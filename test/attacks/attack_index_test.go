@@ -26,7 +26,7 @@ type attackFinding struct {
 	// id: 1 to 18 are findings of the security review (5 and 18 by their items), H1 to
 	// H8 holes that the audit of requirements tried, F1 to F19 of the trial operation.
 	// W1 to W43, and those of O, which are about access tokens, were never open: they were tried when the feature was written. X- stands
-	// before those of a later series of attacks on the built program.
+	// before those of a later series of attacks on the built program, T before those of a review of rules per tool, tokens and credentials.
 	id   string
 	what string // an attacker could do
 	// tests prove that it is closed: FOLDER:NAME, or the NAME alone in this folder.
@@ -328,6 +328,20 @@ var attackIndex = []attackFinding{
 	{id: "O4", what: "find out which agents exist by the metadata of their endpoints", tests: []string{"TestAttack_MetadataTellNoAgents"}},
 	{id: "O5", what: "have no opaque token of others judged, by tokens that the introspection server refuses as odd", tests: []string{"TestAttack_OddOpaqueTokens"}},
 	{id: "O6", what: "have the tokens of others wait for a slow issuer, by tokens with unknown keys", tests: []string{"ect/identity/oauth:TestAttack_UnknownKeysOfASlowIssuer"}},
+	{id: "T1", what: "get the token that an agent had by a former configuration at its new place, by a fetch that is under way at a reload", tests: []string{
+		"gateway/transport/credentials:TestAttack_FetchOfFormerConfiguration",
+	}},
+	{id: "T2", what: "call a tool that is not offered by the name that another is shown under, through a gateway or an agent of the same protocol", tests: []string{
+		"gateway/routing:TestAttack_OtherNameReachesItsNamesake",
+	}},
+	{id: "T3", what: "select a skill that is not offered beside a call of one that is", tests: []string{"gateway/routing:TestAttack_TwoNamesInOneMessage"}},
+	{id: "T4", what: "have an agreement of agents say in words, or as data, what its proposer may not call", tests: []string{"TestAttack_Consensus_ToolOfAnother"}},
+	{id: "T5", what: "have the id of a caller with an access token, without its scopes, over SLIM or µACP", tests: []string{
+		"gateway/transport/slim:TestAttack_CallerAmongTokensOverSLIM", "gateway/transport/uacp:TestAttack_CertificateAmongTokensOverUACP",
+	}},
+	{id: "T6", what: "read names and schemas of tools that are not offered in the extension of an agent's card", tests: []string{"translators/a2a:TestAttack_CardOfWithheldSkills"}},
+	{id: "T7", what: "read of skills that are not offered in the extended card of their agent", tests: []string{"test/stories:TestAttack_ExtendedCardOfWithheldSkills"}},
+	{id: "T8", what: "have requests with an opaque token wait in turn for an issuer that is silent", tests: []string{"ect/identity/oauth:TestAttack_RequestsQueueForASilentIssuer"}},
 }
 
 // TestAttack_IndexIsComplete: every finding has a row, in order and once; every row
@@ -387,7 +401,7 @@ func findingIDs() []string {
 	for n := 1; n <= 8; n++ {
 		ids = append(ids, "H"+strconv.Itoa(n))
 	}
-	return append(ids, "F1", "F2", "F3", "F6", "F18", "F19", "N1", "N2", "N4", "N5", "N6", "N7", "N8", "W1", "W2", "W3", "W4", "W5", "W6", "W7", "W8", "W9", "W10", "W11", "W12", "W13", "W14", "W15", "W16", "W17", "W18", "W19", "W20", "W21", "W22", "W23", "W24", "W25", "W26", "W27", "W28", "W29", "W30", "W31", "W32", "W33", "W34", "W35", "W36", "W37", "W38", "W39", "W40", "W41", "W42", "W43", "X-M1", "X-B2", "X-B1", "X-E1", "X-E2", "X-R16", "X-W1", "X-P1", "X-M2", "X-L2", "X-L3", "X-L5", "X-L8", "X-R1", "X-K1", "X-S2", "X-S1", "O1", "O2", "O3", "O4", "O5", "O6")
+	return append(ids, "F1", "F2", "F3", "F6", "F18", "F19", "N1", "N2", "N4", "N5", "N6", "N7", "N8", "W1", "W2", "W3", "W4", "W5", "W6", "W7", "W8", "W9", "W10", "W11", "W12", "W13", "W14", "W15", "W16", "W17", "W18", "W19", "W20", "W21", "W22", "W23", "W24", "W25", "W26", "W27", "W28", "W29", "W30", "W31", "W32", "W33", "W34", "W35", "W36", "W37", "W38", "W39", "W40", "W41", "W42", "W43", "X-M1", "X-B2", "X-B1", "X-E1", "X-E2", "X-R16", "X-W1", "X-P1", "X-M2", "X-L2", "X-L3", "X-L5", "X-L8", "X-R1", "X-K1", "X-S2", "X-S1", "O1", "O2", "O3", "O4", "O5", "O6", "T1", "T2", "T3", "T4", "T5", "T6", "T7", "T8")
 }
 
 // attackTests are the tests of attacks in the source tree, by FOLDER:NAME.

@@ -183,6 +183,37 @@ func TestExtendedCard_Relayed(t *testing.T) {
 	}
 }
 
+// TestAttack_ExtendedCardOfWithheldSkills: a caller that may call one skill asks for the extended card of the agent, which
+// lists others.
+func TestAttack_ExtendedCardOfWithheldSkills(t *testing.T) {
+	t.Parallel()
+	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
+	skill := func(id string) string {
+		return `{"id":"` + id + `","name":"` + id + `","description":"d","tags":["t"]}`
+	}
+	vault := &cardAgent{
+		members: `"capabilities":{"extendedAgentCard":true},`, skills: "[" + skill("open") + "," + skill("mine") + "]", extended: "[" + skill("open") + "," + skill("mine") + "," + skill("secret") + "]",
+	}
+	carded(t, b, "vault", vault)
+	listed, _ := b.Directory().Find("vault")
+	listed.Rules = policy.Rules{Callers: []string{string(b.Me.ID) + "#invoke:mine", string(b.Me.ID) + "#describe", string(b.Me.ID) + "#native"}}
+	gatewaytest.Must(t, b.Directory().Put(listed))
+	for _, query := range []string{"from=a2a-v1&to=a2a-v1&dest=vault", "from=a2a-v1&dest=vault"} { // where no card of ours takes its place
+		for _, method := range []string{"GetExtendedAgentCard", "agent/getAuthenticatedExtendedCard"} {
+			got := b.Send(t, b.Sealed(t, gatewaytest.HTTPRequest{At: "/aepb/translate?" + query, Body: `{"jsonrpc":"2.0","id":1,"method":"` + method + `"}`}))
+			if text := string(got.Body); strings.Contains(text, "secret") || strings.Contains(text, `"open"`) || got.Status == http.StatusUnauthorized {
+				t.Errorf("%s %s: %d %s", query, method, got.Status, text)
+			}
+		}
+	}
+	for name, l := range asksForCard("vault") {
+		got := b.Send(t, l)
+		if text := string(got.Body); got.Status != http.StatusOK || !strings.Contains(text, "mine") || strings.Contains(text, "secret") || strings.Contains(text, `"open"`) {
+			t.Errorf("%s: %d %s", name, got.Status, text)
+		}
+	}
+}
+
 // TestAttack_ExtendedCardOfAnAgentForOthers: a caller of the trust domain that an
 // agent's rules do not permit asks for its extended card, which would be fetched with
 // our certificate. It is refused, and the agent is not asked.

@@ -424,7 +424,7 @@ func servedExtensions(d *canonical.Description, union json.RawMessage) canonical
 		remaining.Bool(flagExtended, true)
 	}
 	if capabilities := rawjson.Parse(rawjson.OrEmpty(d.Extensions[Binding]), "").Take("capabilities"); rawjson.IsObject(capabilities) {
-		remaining.Raw("extensions", rawjson.Parse(capabilities, "").Take("extensions"))
+		remaining.Raw("extensions", ofSkills(rawjson.Parse(capabilities, "").Take("extensions"), d.Capabilities))
 	}
 	b.Raw("capabilities", remaining.Object())
 	return replaced(d.Extensions, b.Bytes())

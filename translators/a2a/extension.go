@@ -203,6 +203,35 @@ func overEntry(entry json.RawMessage, c *canonical.Description) json.RawMessage 
 	return rawjson.NewBuilder().Merge(without(o, "params")).Raw("params", overParams(o.Peek("params"), c)).Bytes()
 }
 
+// ofSkills leaves out of our entry among declared extensions what is there of other skills: those that are not offered
+// to who reads the card, and own names of those that are shown under others.
+func ofSkills(extensions json.RawMessage, skills []canonical.Capability) json.RawMessage {
+	elements, ok := rawjson.Elements(extensions)
+	if !ok || !slices.ContainsFunc(elements, isOurs) {
+		return extensions
+	}
+	shown := make(map[string]bool, len(skills))
+	for i := range skills {
+		shown[skills[i].ID] = true
+	}
+	for i, element := range elements {
+		if !isOurs(element) {
+			continue
+		}
+		entry := rawjson.Parse(element, "")
+		params := rawjson.Open(entry.Peek("params"))
+		left := rawjson.NewBuilder()
+		for _, m := range rawjson.Open(params.Peek("skills")).Members() {
+			if shown[m.Name] {
+				left.Raw(m.Name, m.Value)
+			}
+		}
+		rest := rawjson.NewBuilder().Merge(without(params, "skills")).Raw("skills", left.Object()).Object()
+		elements[i] = rawjson.NewBuilder().Merge(without(entry, "params")).Raw("params", rest).Bytes()
+	}
+	return rawjson.ArrayOf(elements)
+}
+
 // without is an object less one member; nil: empty.
 func without(o *rawjson.Object, name string) json.RawMessage {
 	b := rawjson.NewBuilder()

@@ -42,7 +42,7 @@ type introspector struct {
 	mu       sync.Mutex
 	active   map[tokenHash]verdict
 	refused  map[tokenHash]verdict // apart, so that tokens of strangers do not displace those that are good
-	flights  map[tokenHash]chan struct{}
+	flights  map[tokenHash]*question
 	asking   int
 	askingOf map[string]int // by source
 }
@@ -54,10 +54,16 @@ type verdict struct {
 	until  time.Time
 }
 
+// question is one that is under way, for all who wait for its verdict.
+type question struct {
+	done    chan struct{} // closed when there is a verdict
+	verdict verdict
+}
+
 func newIntrospector(issuer Issuer, exit Exit, now func() time.Time) *introspector {
 	return &introspector{
 		issuer: issuer, exit: exit, now: now, active: map[tokenHash]verdict{}, refused: map[tokenHash]verdict{},
-		flights: map[tokenHash]chan struct{}{}, askingOf: map[string]int{},
+		flights: map[tokenHash]*question{}, askingOf: map[string]int{},
 	}
 }
 
@@ -65,28 +71,27 @@ func newIntrospector(issuer Issuer, exit Exit, now func() time.Time) *introspect
 // are *TokenError and *UnavailableError.
 func (in *introspector) judge(ctx context.Context, token, source string) (access, error) {
 	sum := sha256.Sum256([]byte(token))
-	for {
-		found, wait, err := in.look(sum, source)
-		switch {
-		case err != nil:
-			return access{}, err
-		case found != nil:
-			return found.access, found.err
-		case wait == nil:
-			v := in.ask(ctx, token)
-			in.end(sum, source, v)
-			return v.access, v.err
-		}
-		select {
-		case <-wait:
-		case <-ctx.Done():
-			return access{}, ctx.Err()
-		}
+	found, flight, err := in.look(sum, source)
+	switch {
+	case err != nil:
+		return access{}, err
+	case found != nil:
+		return found.access, found.err
+	case flight == nil:
+		v := in.ask(ctx, token)
+		in.end(sum, source, v)
+		return v.access, v.err
+	}
+	select {
+	case <-flight.done:
+		return flight.verdict.access, flight.verdict.err // whatever it is: one after the other they would wait for long
+	case <-ctx.Done():
+		return access{}, ctx.Err()
 	}
 }
 
 // look is a verdict that is known, or what to wait for; without either the caller asks.
-func (in *introspector) look(sum tokenHash, source string) (*verdict, chan struct{}, error) {
+func (in *introspector) look(sum tokenHash, source string) (*verdict, *question, error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	now := in.now()
@@ -103,7 +108,7 @@ func (in *introspector) look(sum tokenHash, source string) (*verdict, chan struc
 	}
 	in.asking++
 	in.askingOf[source]++
-	in.flights[sum] = make(chan struct{})
+	in.flights[sum] = &question{done: make(chan struct{})}
 	return nil, nil, nil
 }
 
@@ -115,7 +120,8 @@ func (in *introspector) end(sum tokenHash, source string, v verdict) {
 	if in.askingOf[source]--; in.askingOf[source] == 0 {
 		delete(in.askingOf, source)
 	}
-	close(in.flights[sum])
+	in.flights[sum].verdict = v
+	close(in.flights[sum].done)
 	delete(in.flights, sum)
 	into := in.active
 	switch _, refused := errors.AsType[*TokenError](v.err); {

@@ -23,6 +23,13 @@ type minting struct {
 	trying  bool // after a failure, one attempt is under way
 }
 
+// flightKey is for whom a fetch is. An agent has another one after its configuration has changed: what the former
+// fetches is not for the places of the new one.
+type flightKey struct {
+	agent *agent
+	key   tokenKey
+}
+
 // flight is a fetch for all who wait.
 type flight struct {
 	done  chan struct{}
@@ -41,7 +48,7 @@ func (s *Service) token(ctx context.Context, a *agent, key tokenKey, subject sub
 	known, now := s.known(a, key), s.deps.Now()
 	valid := known.valid(now)
 	refusedNow := known.err != nil && now.Before(known.ends)
-	f := s.flights[key]
+	f := s.flights[flightKey{a, key}]
 	switch {
 	case valid && now.Before(known.renew):
 	case refusedNow:
@@ -72,6 +79,9 @@ func (s *Service) known(a *agent, key tokenKey) token {
 	if key == a.ownKey() {
 		return a.minting.own
 	}
+	if s.agents[a.name] != a { // those that are known are for the places of another configuration
+		return token{}
+	}
 	known, _ := s.tokens.get(key)
 	return known
 }
@@ -84,7 +94,7 @@ func (a *agent) rests(now time.Time) bool {
 // begin fetches a token for all who want it. The mutex is locked.
 func (s *Service) begin(a *agent, key tokenKey, subject subjectToken) *flight {
 	f := &flight{done: make(chan struct{})}
-	s.flights[key] = f
+	s.flights[flightKey{a, key}] = f
 	a.minting.tried, a.minting.trying = s.deps.Now(), true
 	s.work.Go(func() {
 		ctx, cancel := context.WithTimeout(s.life, fetchLimit)
@@ -101,7 +111,7 @@ func (s *Service) end(a *agent, key tokenKey, f *flight, got issued, err error) 
 	defer s.mu.Unlock()
 	defer close(f.done)
 	now := s.deps.Now()
-	delete(s.flights, key)
+	delete(s.flights, flightKey{a, key})
 	a.minting.trying, a.minting.tried, a.minting.failure = false, now, nil
 	switch why, _ := errors.AsType[*failure](err); {
 	case err == nil:

@@ -436,3 +436,33 @@ func TestService_Command(t *testing.T) {
 		})
 	}
 }
+
+// TestAttack_FetchOfFormerConfiguration: whoever runs the former place of an agent gets the token of the new one, or the
+// new one that of the former, by a fetch that is under way while the configuration changes.
+func TestAttack_FetchOfFormerConfiguration(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := &endpoint{delay: time.Second, answer: func(form url.Values) (int, string, string) {
+			return http.StatusOK, "application/json", `{"access_token":"for-` + form.Get("audience") + `","token_type":"bearer","expires_in":300}`
+		}}
+		s := serviceOf(t, e, func(c *Config) { c.OAuth.Audience = []string{"former"} })
+		former := requestTo(t.Context(), t, agentURL, egress.Purpose{Agent: "agent"})
+		var first egress.Credential
+		var asks sync.WaitGroup
+		asks.Go(func() { first, _ = s.For(former) })
+		synctest.Wait()
+		next := s.agents["agent"].config
+		oauth := *next.OAuth
+		oauth.Audience, next.OAuth, next.Origins = []string{"next"}, &oauth, []string{"https://next.test:443"}
+		s.Use(map[string]Config{"agent": next})
+		for range 2 { // also while only its own is under way
+			got, err := s.For(requestTo(t.Context(), t, "https://next.test/", egress.Purpose{Agent: "agent"}))
+			if err != nil || got.Value != "Bearer for-next" {
+				t.Errorf("the new place is shown %q %v", got.Value, err)
+			}
+		}
+		if asks.Wait(); first.Value != "Bearer for-former" || e.count() != 2 || len(s.flights) != 0 {
+			t.Errorf("the former place is shown %q; %d requests, %d under way", first.Value, e.count(), len(s.flights))
+		}
+	})
+}

@@ -54,7 +54,7 @@ type Service struct {
 	mu      sync.Mutex
 	agents  map[string]*agent
 	tokens  *cache
-	flights map[tokenKey]*flight
+	flights map[flightKey]*flight
 }
 
 var _ egress.Credentials = (*Service)(nil)
@@ -85,7 +85,7 @@ func New(deps Deps) (*Service, error) {
 	if deps.Now == nil {
 		deps.Now = time.Now
 	}
-	s := &Service{deps: deps, agents: map[string]*agent{}, tokens: newCache(), flights: map[tokenKey]*flight{}}
+	s := &Service{deps: deps, agents: map[string]*agent{}, tokens: newCache(), flights: map[flightKey]*flight{}}
 	s.life, s.stop = context.WithCancel(context.Background())
 	return s, nil
 }

@@ -46,6 +46,7 @@ type ListenerDeps struct {
 	Form      translators.Translator // the SLIM codec
 	Agents    func() []string        // directory names of those who are exposed; asked every second
 	Anonymous ect.Identity           // who callers on a node without Caller are; empty: they are refused
+	Reserved  string                 // what ids begin with that no caller may have; empty: there are none
 	Version   string                 // of this gateway, for agents that name none
 	Limits    ect.Limits             // of the evidence of one request; zero: the defaults
 }
@@ -237,7 +238,9 @@ func (d *exposedAgent) groups() Groups {
 // says who it is.
 func (d *exposedAgent) arrived(ctx context.Context, call rpc.Call) context.Context {
 	who, address := d.node.caller(call)
-	switch anonymous := d.l.deps.Anonymous; {
+	switch anonymous, reserved := d.l.deps.Anonymous, d.l.deps.Reserved; {
+	case reserved != "" && strings.HasPrefix(string(who), reserved):
+		return transport.WithoutCaller(ctx, &problem.IdentityError{Reason: "ids under " + reserved + " are those of callers with access tokens"}, address)
 	case who != "":
 		return transport.WithCaller(ctx, identity.Caller{Peer: ect.Peer{ID: who}}, address)
 	case anonymous != "":

@@ -130,6 +130,20 @@ func TestListener_Refusals(t *testing.T) {
 	}
 }
 
+// TestAttack_CallerAmongTokensOverSLIM: who has a token of SLIM with the id that an access token would give is not that caller.
+func TestAttack_CallerAmongTokensOverSLIM(t *testing.T) {
+	t.Parallel()
+	for who, want := range map[ect.Identity]bool{"spiffe://x/oauth/corp/users/ann": false, "spiffe://x/oauth": true, "spiffe://y/oauth/corp/users/ann": true} {
+		handler := &script{answer: transporttest.Answer(translators.Wire{Form: form.FormRPC, Body: []byte("answer")})}
+		agent := endpointFor(handler, who, "spiffe://x/anonymous")
+		agent.l.deps.Reserved = "spiffe://x/oauth/"
+		err := agent.Serve(t.Context(), callOf(ServiceA2A, "SendMessage", "text", nil), &notified{})
+		if (err == nil) != want || (len(handler.calls) == 1) != want {
+			t.Errorf("%s: %v, %d calls", who, err, len(handler.calls))
+		}
+	}
+}
+
 // TestListener_PassesCallToPipeline what the pipeline needs to know, and the pipeline's answer.
 func TestListener_PassesCallToPipeline(t *testing.T) {
 	t.Parallel()

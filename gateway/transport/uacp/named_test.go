@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	wire "github.com/aepb/aepb-gateway/gateway/transport/uacp"
 	"github.com/aepb/aepb-gateway/translators"
@@ -54,6 +55,43 @@ func TestListener_AgentByServerName(t *testing.T) {
 		(line{t, conn}).send(content(t, form.Frame{ID: 5}))
 		if got := <-request; got != want {
 			t.Errorf("%q means %q, want %q", server, got, want)
+		}
+		_ = conn.Close()
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestAttack_CertificateAmongTokensOverUACP: who holds an SVID with the id that an access token would give is not that caller.
+func TestAttack_CertificateAmongTokensOverUACP(t *testing.T) {
+	t.Parallel()
+	callers := make(chan identity.Caller, 1)
+	r := &handler{exchange: echo, limit: func(q transport.CallInfo) error { callers <- q.Caller; return nil }}
+	plain, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := wire.NewListener(wire.ListenerDeps{
+		Form: form.New(translators.Config{}), TLS: serverTLS(t), Net: plain, Agent: "chef", Reserved: "spiffe://x.example/oauth/",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- l.Serve(ctx, r) }()
+	for id, want := range map[string]string{
+		"spiffe://x.example/oauth/corp/users/ann": "", "spiffe://x.example/ann": "spiffe://x.example/ann", "spiffe://y.example/oauth/corp/users/ann": "spiffe://y.example/oauth/corp/users/ann",
+	} {
+		conn, err := tls.Dial("tcp", plain.Addr().String(), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{wire.Protocol}, Certificates: []tls.Certificate{certificate(t, id)}})
+		if err != nil {
+			t.Fatalf("%s: %v", id, err)
+		}
+		(line{t, conn}).send(content(t, form.Frame{ID: 5}))
+		if got := <-callers; string(got.ID) != want || got.Anonymous {
+			t.Errorf("%s is taken for %+v", id, got)
 		}
 		_ = conn.Close()
 	}

@@ -32,6 +32,7 @@ type ListenerDeps struct {
 	Agent     string                  // directory name of the agent of callers that name none (session.named); empty: none
 	Known     func(agent string) bool // whether there is an agent of this directory name; nil: none whose name has a dot
 	Anonymous ect.Identity            // who callers without a certificate are; empty: their handshake fails
+	Reserved  string                  // what ids begin with that no certificate may show; empty: there are none
 	Limits    ect.Limits              // of the evidence of one request; zero: the defaults
 	Config    Config
 	// ByReference is called for each message whose evidence does not travel with it,
@@ -176,6 +177,8 @@ func (l *Listener) named(server string) string {
 func (l *Listener) arrived(ctx context.Context, conn *tls.Conn, address string) context.Context {
 	state := conn.ConnectionState()
 	switch peer, ok := identity.PeerOf(&state); {
+	case ok && l.deps.Reserved != "" && strings.HasPrefix(string(peer.ID), l.deps.Reserved):
+		return transport.WithoutCaller(ctx, &problem.IdentityError{Reason: "ids under " + l.deps.Reserved + " are those of callers with access tokens"}, address)
 	case ok:
 		return transport.WithCaller(ctx, identity.Caller{Peer: peer}, address)
 	case l.deps.Anonymous != "":
