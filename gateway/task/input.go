@@ -2,6 +2,7 @@ package task
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -345,7 +346,7 @@ func repeated(rec *store.Record, first *canonical.Message, began, invoke *canoni
 		}
 		args = invoke.Call.Args
 	}
-	next.Call = &canonical.Call{Name: rec.Skill, Args: args}
+	next.Call = &canonical.Call{Name: cmp.Or(first.To.Skill, rec.Skill), Args: args} // as the caller names it
 	next.Turn = canonical.Content{ID: invoke.Turn.ID, Role: canonical.RoleCaller}
 	return &next
 }

@@ -61,7 +61,7 @@ func TestAttack_KeyOfAnother(t *testing.T) {
 		"beside a certificate":         {b.Client, "", map[string]string{apikey.Field: other}, 400},
 		"beside the other's":           {victim, "", map[string]string{apikey.Field: mallory}, 400},
 		"a bad one beside the other's": {victim, "", map[string]string{apikey.Field: swapped}, 401},
-		"beside a token of another":    {b.Anonymous, "", map[string]string{apikey.Field: mallory, "Authorization": "Bearer " + jwt.Token(t, listed, b.Self(), time.Minute)}, 403},
+		"beside a token of another":    {b.Anonymous, "", map[string]string{apikey.Field: mallory, "Authorization": "Bearer " + jwt.Token(t, listed, b.Self(), time.Minute)}, 401},
 		"a bad one beside a token":     {b.Anonymous, "", map[string]string{apikey.Field: swapped, "Authorization": "Bearer " + jwt.Token(t, listed, b.Self(), time.Minute)}, 401},
 		"a caller in its own words":    {b.Anonymous, "", map[string]string{apikey.Field: mallory, "X-Caller": listed}, 403},
 	} {

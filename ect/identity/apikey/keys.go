@@ -40,7 +40,7 @@ func NewKeys(keys []Key, now func() time.Time) *Keys {
 
 // Caller is who sent a request; false if it shows no API key: a bearer token of another form, or another value of
 // X-API-Key, is the business of others. The caller has no key of its own: it proved to have a text. A request with
-// two keys, or a key beside a workload identity token, or a key in its URL, is refused. Its error is
+// two keys, or a key beside a workload identity token or another bearer token, or a key in its URL, is refused. Its error is
 // *identity.CredentialError.
 func (k *Keys) Caller(r credential.Request) (identity.Caller, bool, error) {
 	if inQuery(r.Query) {
@@ -97,6 +97,11 @@ func Shown(r credential.Request) []string {
 	return list
 }
 
+func isBearer(value string) bool {
+	scheme, _, _ := strings.Cut(strings.Trim(value, " \t"), " ")
+	return strings.EqualFold(scheme, "Bearer")
+}
+
 // bearers are the keys in Authorization.
 func bearers(values []string) []string {
 	var list []string
@@ -118,6 +123,8 @@ func single(r credential.Request) (text string, shown bool, err error) {
 		return "", false, nil
 	case len(all) > 1, len(inField) > 0 && len(r.Fields(Field)) > 1:
 		return "", false, refuse(identity.CredentialRepeated, Field)
+	case len(inField) > 0 && slices.ContainsFunc(lines, isBearer):
+		return "", false, refuse(identity.CredentialRepeated, authorization) // both say who the caller is
 	case len(asBearer) > 0 && len(lines) > 1:
 		return "", false, refuse(identity.CredentialRepeated, authorization)
 	case len(r.Fields(credential.IdentityField)) > 0:

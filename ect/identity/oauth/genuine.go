@@ -43,6 +43,8 @@ func (g *genuine) knows(name [sha256.Size]byte, key crypto.PublicKey) bool {
 	if !known {
 		by, known = g.before[name]
 	}
-	same, ok := key.(interface{ Equal(other crypto.PublicKey) bool })
+	same, ok := key.(interface {
+		Equal(other crypto.PublicKey) bool
+	})
 	return known && ok && same.Equal(by)
 }

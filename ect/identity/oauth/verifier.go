@@ -15,6 +15,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/identity"
+	"github.com/aepb/aepb-gateway/ect/identity/apikey"
 	"github.com/aepb/aepb-gateway/ect/identity/credential"
 	"github.com/aepb/aepb-gateway/ect/internal/jose"
 )
@@ -175,7 +176,7 @@ func (i Issuer) grant(a access, resource Resource) *identity.Grant {
 func (v *Verifier) judge(ctx context.Context, now *judges, compact, source string) (*judge, access, error) {
 	token, err := jose.ParseJWT(compact, len(compact)) // the header that it came in has a bound
 	if err != nil {
-		if now.opaque == nil || looksLikeJWT(compact) {
+		if now.opaque == nil || looksLikeJWT(compact) || strings.HasPrefix(compact, apikey.Prefix) {
 			return nil, access{}, nil // another judge refuses a JWT that cannot be read
 		}
 		if len(compact) > MaxToken {
