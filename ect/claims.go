@@ -179,7 +179,7 @@ func Hash(data []byte) string {
 // behind what is older (RFC 9562, UUID version 7): 48 bits of milliseconds, 74 random ones.
 func NewID() ID {
 	b := random()
-	now := uint64(time.Now().UnixMilli())          //nolint:gosec // after 1970
+	now := uint64(time.Now().UnixMilli())
 	b[0], b[1] = byte(now>>40), byte(now>>32)      //nolint:gosec // its bytes
 	binary.BigEndian.PutUint32(b[2:], uint32(now)) //nolint:gosec // its lower half
 	return uuid(b, 7)

@@ -191,7 +191,7 @@ func (r Rules) checkTools() (errs []error) {
 	for own, shown := range names {
 		switch other, twice := taken[shown]; {
 		case own == "" || len(own) > maxToolName || strings.Trim(shown, nameCharacters) != "" || shown == "" || len(shown) > maxShown:
-			errs = append(errs, fmt.Errorf("policy: tool %q cannot be named %q: expected 1 to %d of A-Z a-z 0-9 _ - .", own, shown, maxShown))
+			errs = append(errs, fmt.Errorf("policy: tool %q cannot be named %q: expected 1 to %d of A-Z a-z 0-9 . _ -", own, shown, maxShown))
 		case twice:
 			errs = append(errs, fmt.Errorf("policy: %q and %q would both be named %q", min(own, other), max(own, other), shown))
 		}

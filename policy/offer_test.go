@@ -63,7 +63,7 @@ func TestOfferOf_WhatCallersSee(t *testing.T) {
 // TestOffer_PatternsAsExpressions compares patterns with regular expressions that mean the same.
 func TestOffer_PatternsAsExpressions(t *testing.T) {
 	t.Parallel()
-	random := rand.New(rand.NewPCG(3, 4)) //nolint:gosec // not secret
+	random := rand.New(rand.NewPCG(3, 4))
 	text := func(of string, most int) string {
 		b := make([]byte, random.IntN(most))
 		for i := range b {

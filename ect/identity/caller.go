@@ -101,7 +101,7 @@ const (
 	CredentialOtherBinding            CredentialReason = "other_token_binding_mismatch"
 	CredentialUnknownBinding          CredentialReason = "unknown_token_binding"
 	CredentialReplay                  CredentialReason = "replay"
-	CredentialInURL                   CredentialReason = "credential_in_url" // where servers and proxies on the way log it
+	CredentialInURL                   CredentialReason = "credential_in_url" //nolint:gosec // a word for logs; where servers and proxies on the way log it
 )
 
 // CredentialError refuses what a caller showed to say who it is. WIMSE wants

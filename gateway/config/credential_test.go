@@ -107,11 +107,13 @@ func TestCredential_PlainAgents(t *testing.T) {
 			err = c.Serve()
 		}
 		lines := ""
+		var linesSb110 strings.Builder
 		for line := range strings.SplitSeq(err.Error(), "\n") {
 			if strings.Contains(line, "agents.") {
-				lines += line
+				linesSb110.WriteString(line)
 			}
 		}
+		lines += linesSb110.String()
 		if want == "" && lines != "" || !strings.Contains(lines, want) {
 			t.Errorf("%s: got %q, want %q", text, lines, want)
 		}

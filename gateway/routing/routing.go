@@ -322,7 +322,7 @@ func calling(parts []canonical.Part, name, another string) []canonical.Part {
 		if parts[i].Kind != canonical.KindData || json.Unmarshal(parts[i].Data, &members) != nil || json.Unmarshal(members["skill"], &skill) != nil || skill != name {
 			continue
 		}
-		members["skill"], _ = json.Marshal(another) //nolint:errcheck,errchkjson // a text
+		members["skill"], _ = json.Marshal(another) //nolint:errchkjson // a text
 		data, err := json.Marshal(members)
 		if err != nil {
 			continue

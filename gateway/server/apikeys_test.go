@@ -162,8 +162,10 @@ func TestAPIKeys_AtTheListeners(t *testing.T) {
 	remote := b.Remote(t, b.ClientTLS(t, nil))
 	message := grpctest.Request(t, "SendMessage", strings.ReplaceAll(gatewaytest.AddTo, "calculator", "members"))
 	for _, c := range [][3]string{
-		{"x-api-key", text, "OK"}, {"authorization", "Bearer " + text, "OK"},
-		{"x-api-key", late, "UNAUTHENTICATED"}, {"authorization", "Bearer " + wrong, "UNAUTHENTICATED"},
+		{"x-api-key", text, "OK"},
+		{"authorization", "Bearer " + text, "OK"},
+		{"x-api-key", late, "UNAUTHENTICATED"},
+		{"authorization", "Bearer " + wrong, "UNAUTHENTICATED"},
 	} {
 		if got := remote.Call(t.Context(), "SendMessage", [][]byte{message}, c[0], c[1]); got.Code != c[2] {
 			t.Errorf("over gRPC, %s %.12s: got %s %s, want %s", c[0], c[1], got.Code, got.Details, c[2])

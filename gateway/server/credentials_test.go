@@ -224,13 +224,15 @@ func TestCredentials_OfEachKind(t *testing.T) {
 				user, password, _ := r.BasicAuth()
 				return user == "gw" && password == shownPassword
 			},
-			config.Credential{Basic: &config.CredentialBasic{User: "gw", PasswordFile: secretFile(t, shownPassword)}}, "basic",
+			config.Credential{Basic: &config.CredentialBasic{User: "gw", PasswordFile: secretFile(t, shownPassword)}},
+			"basic",
 		},
 		"certificate": {
 			func(r *http.Request) bool {
 				return len(r.TLS.PeerCertificates) > 0 && r.TLS.PeerCertificates[0].Equal(other.Chain[0])
 			},
-			config.Credential{Certificate: &config.CredentialCertificate{CertFile: certificate, KeyFile: key}}, "certificate",
+			config.Credential{Certificate: &config.CredentialCertificate{CertFile: certificate, KeyFile: key}},
+			"certificate",
 		},
 	} {
 		mcp, a2a := front(t, b, b.Tools.URL(), tc.admits), front(t, b, b.Talker.URL(), tc.admits)

@@ -291,7 +291,7 @@ func loadIssuers(section map[string]config.OAuthIssuer) ([]oauth.Issuer, error) 
 		if file == "" {
 			continue
 		}
-		secret, err := os.ReadFile(file) //nolint:gosec // the operator names the file
+		secret, err := os.ReadFile(file)
 		if secret = bytes.TrimSpace(secret); err == nil && len(secret) == 0 {
 			err = errors.New("the file is empty")
 		}

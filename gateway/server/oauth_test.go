@@ -239,14 +239,18 @@ func TestOAuth_Exchange(t *testing.T) {
 	written := wrote(t, b)
 	files, err := filepath.Glob(p.Config.State.Path + "*")
 	gatewaytest.Must(t, err)
+	var writtenSb242 strings.Builder
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		gatewaytest.Must(t, err)
-		written += string(text)
+		writtenSb242.WriteString(string(text))
 	}
+	written += writtenSb242.String()
+	var writtenSb247 strings.Builder
 	for _, got := range answers {
-		written += fmt.Sprint(got.Header) + string(got.Body)
+		writtenSb247.WriteString(fmt.Sprint(got.Header) + string(got.Body))
 	}
+	written += writtenSb247.String()
 	for _, secret := range []string{jwt, jwt[strings.LastIndex(jwt, ".")+1:], shownSecrets} {
 		if len(files) == 0 || strings.Contains(written, secret) {
 			t.Errorf("%d files of state; a token is in what the gateway has written", len(files))

@@ -82,13 +82,15 @@ func bearerOf(t *testing.T) config.Credential {
 // attempts calls the agent in both protocols; what it answers is all the same.
 func attempts(t *testing.T, b *gatewaytest.Fixture) (answers string) {
 	t.Helper()
+	var answersSb85 strings.Builder
 	for _, l := range []gatewaytest.HTTPRequest{
 		{At: "/agents/target/a2a", Body: gatewaytest.TextBody("x"), Header: map[string]string{"A2A-Version": "1.0", "Authorization": "Bearer " + callerToken}},
 		{At: "/agents/target/mcp", Body: gatewaytest.CallBody("echo", "x"), Header: gatewaytest.Mirror("tools/call", "echo")},
 	} {
 		got := b.Send(t, l)
-		answers += fmt.Sprint(got.Header) + string(got.Body)
+		answersSb85.WriteString(fmt.Sprint(got.Header) + string(got.Body))
 	}
+	answers += answersSb85.String()
 	return answers
 }
 
@@ -154,7 +156,7 @@ func TestAttack_CardNamesAHostForACredential(t *testing.T) {
 func TestAttack_AgentWantsTheCallersToken(t *testing.T) {
 	t.Parallel()
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{})
-	endpoint := steals(t, b, "/issuer", func(w http.ResponseWriter, r *http.Request) {
+	endpoint := steals(t, b, "/issuer", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = io.WriteString(w, `{"access_token":"`+agentToken+`-`+fmt.Sprint(b.Number())+`","issued_token_type":"urn:ietf:params:oauth:token-type:access_token","token_type":"Bearer","expires_in":300}`)
 	})
@@ -188,9 +190,11 @@ func TestAttack_AgentWantsTheCallersToken(t *testing.T) {
 	if n := len(calls); n != 0 {
 		t.Errorf("%d calls without a token of the caller: %s", n, answers)
 	}
+	var answersSb191 strings.Builder
 	for _, token := range []string{callerToken + "-1", callerToken + "-2", callerToken + "-1"} {
-		answers += call(token)
+		answersSb191.WriteString(call(token))
 	}
+	answers += answersSb191.String()
 	if len(calls) != 2 || calls[""] {
 		t.Errorf("calls were made with %d tokens, want one for each of the caller's: %s", len(calls), answers)
 	}

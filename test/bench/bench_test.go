@@ -61,9 +61,19 @@ func TestRun_WithoutTheGateway(t *testing.T) {
 func TestUsage_Errors(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{
-		{"--only", "nonesuch"}, {"--cases", "direct,nonesuch"}, {"--seconds", "0"}, {"--rounds", "-1"}, {"extra"}, {"--nonesuch"},
-		{"--cases", "bridge", "--only", "pairs"}, {"--cases", "bridge,floor"}, {"--cases", "bridge", "extra"}, {"--procs", "2"},
-		{"--cases", "bridge", "--procs", "0"}, {"--cases", "bridge", "--procs", "2,2"}, {"--cases", "bridge", "--profile", "x"},
+		{"--only", "nonesuch"},
+		{"--cases", "direct,nonesuch"},
+		{"--seconds", "0"},
+		{"--rounds", "-1"},
+		{"extra"},
+		{"--nonesuch"},
+		{"--cases", "bridge", "--only", "pairs"},
+		{"--cases", "bridge,floor"},
+		{"--cases", "bridge", "extra"},
+		{"--procs", "2"},
+		{"--cases", "bridge", "--procs", "0"},
+		{"--cases", "bridge", "--procs", "2,2"},
+		{"--cases", "bridge", "--profile", "x"},
 	} {
 		if err := run(t.Context(), args, io.Discard, io.Discard); fleet.ExitCode(err, errUsage) != 2 {
 			t.Errorf("%v: %v", args, err)

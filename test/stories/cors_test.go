@@ -1,6 +1,7 @@
 package stories
 
 import (
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -22,12 +23,8 @@ func TestCORS_PagesOfAnotherOrigin(t *testing.T) {
 		from := func(origin, method string, more map[string]string) gatewaytest.Reply {
 			sent := l
 			sent.Header, sent.Method = map[string]string{"Origin": origin}, method
-			for header, value := range l.Header {
-				sent.Header[header] = value
-			}
-			for header, value := range more {
-				sent.Header[header] = value
-			}
+			maps.Copy(sent.Header, l.Header)
+			maps.Copy(sent.Header, more)
 			return b.Send(t, sent)
 		}
 		before := from(page, http.MethodOptions, map[string]string{"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization,execution-context"})

@@ -40,7 +40,7 @@ func TestToolRules_ListIsCall(t *testing.T) {
 	t.Parallel()
 	alice := gatewaytest.Did("alice")
 	b := gatewaytest.NewFixture(t, gatewaytest.Plan{Config: config.Config{AINP: config.AINP{Callers: map[string]string{alice.DID: "spiffe://aepb.dev/client"}}}})
-	random := rand.New(rand.NewPCG(5, 6)) //nolint:gosec // not secret
+	random := rand.New(rand.NewPCG(5, 6))
 	allowed, rules := map[string]bool{}, policy.Rules{Tools: []string{"tool-*"}}
 	for n := range 50 { // of which every other is about this caller
 		tool, caller := fmt.Sprintf("tool-%d", 1+random.IntN(ruledTools-2)), string(b.Me.ID)

@@ -58,7 +58,7 @@ func (e *KeyError) Error() string { return "apikey: " + e.Member + ": " + e.Reas
 func New(id string, caller ect.Identity, now, until time.Time) (Key, string, error) {
 	if id == "" {
 		var some [randomID]byte
-		rand.Read(some[:]) //nolint:errcheck // never fails (crypto/rand)
+		rand.Read(some[:])
 		id = hex.EncodeToString(some[:])
 	}
 	k := Key{ID: id, Caller: caller, Created: now.UTC().Truncate(time.Second), Until: until.UTC().Truncate(time.Second)}
@@ -66,8 +66,8 @@ func New(id string, caller ect.Identity, now, until time.Time) (Key, string, err
 		return Key{}, "", err
 	}
 	var secret [secretBytes]byte
-	rand.Read(secret[:]) //nolint:errcheck // never fails
-	rand.Read(k.salt[:]) //nolint:errcheck // never fails
+	rand.Read(secret[:])
+	rand.Read(k.salt[:])
 	k.hash = hashOf(k.salt, secret)
 	return k, Prefix + id + "_" + encoding().EncodeToString(secret[:]), nil
 }

@@ -148,10 +148,8 @@ func inQuery(query string) bool {
 		if is(name) {
 			return true
 		}
-		for _, value := range values {
-			if is(value) {
-				return true
-			}
+		if slices.ContainsFunc(values, is) {
+			return true
 		}
 	}
 	return false

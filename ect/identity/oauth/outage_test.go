@@ -361,19 +361,25 @@ func TestIntrospection_Answers(t *testing.T) {
 		"no JSON":             {says(`<html>`), "unavailable"},
 		"huge":                {says(`{"active":true,"x":"` + strings.Repeat("x", 65<<10) + `",` + good + `}`), "unavailable"},
 		"status 401": {func(st *oauthtest.State) {
-			st.Introspect = func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(401) }
+			st.Introspect = func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }
 		}, "unavailable"},
 		"status 400": {func(st *oauthtest.State) {
-			st.Introspect = func(w http.ResponseWriter, _ *http.Request) { http.Error(w, `{"error":"invalid_request"}`, 400) }
+			st.Introspect = func(w http.ResponseWriter, _ *http.Request) {
+				http.Error(w, `{"error":"invalid_request"}`, http.StatusBadRequest)
+			}
 		}, "malformed_token"},
 		"status 400 without words": {func(st *oauthtest.State) {
-			st.Introspect = func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(400) }
+			st.Introspect = func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadRequest) }
 		}, "malformed_token"},
 		"status 400 for the gateway": {func(st *oauthtest.State) {
-			st.Introspect = func(w http.ResponseWriter, _ *http.Request) { http.Error(w, `{"error":"invalid_client"}`, 400) }
+			st.Introspect = func(w http.ResponseWriter, _ *http.Request) {
+				http.Error(w, `{"error":"invalid_client"}`, http.StatusBadRequest)
+			}
 		}, "unavailable"},
 		"a redirect": {func(st *oauthtest.State) {
-			st.Introspect = func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "https://evil.example", 307) }
+			st.Introspect = func(w http.ResponseWriter, r *http.Request) {
+				http.Redirect(w, r, "https://evil.example", http.StatusTemporaryRedirect)
+			}
 		}, "unavailable"},
 		"down": {func(st *oauthtest.State) { st.Down = true }, "unavailable"},
 	} {

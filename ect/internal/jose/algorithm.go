@@ -99,11 +99,11 @@ func verifyES256(key *ecdsa.PublicKey, signed, signature []byte) bool {
 		if number = bytes.TrimLeft(number, "\x00"); len(number) == 0 {
 			return false
 		}
-		negative := number[0] >> 7 // it would be, without a zero before it
-		der = append(der, byte(asn1.INTEGER), negative+byte(len(number)))
+		negative := number[0] >> 7                                        // it would be, without a zero before it
+		der = append(der, byte(asn1.INTEGER), negative+byte(len(number))) //nolint:gosec // 33 at most
 		der = append(append(der, "\x00"[:negative]...), number...)
 	}
-	der[1] = byte(len(der) - 2)
+	der[1] = byte(len(der) - 2) //nolint:gosec // 70 at most
 	sum := sha256.Sum256(signed)
 	return ecdsa.VerifyASN1(key, sum[:], der)
 }

@@ -26,7 +26,7 @@ func (d *mapDisk) Next(t Table, from Key) (Key, []byte, bool) {
 func TestView_NextWithGaps(t *testing.T) {
 	t.Parallel()
 	const keys = 200
-	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // not secret
+	random := rand.New(rand.NewPCG(1, 2))
 	disk := &mapDisk{layer: newLayer()}
 	for n := range keys {
 		disk.layer.setBits(Terms, Key{A: uint64(2 * n)}, 1)

@@ -77,7 +77,7 @@ func Open(bounds Bounds, deps Deps) (s *Store, err error) {
 		number(value, 7),
 	}
 	if found && len(value) < 8*8 { // of an earlier format
-		s.totals.ordered = uint64(deps.Now().Add(aheadMost).UnixMilli()) //nolint:gosec // after 1970
+		s.totals.ordered = uint64(deps.Now().Add(aheadMost).UnixMilli())
 	}
 	v.ordered = s.totals.ordered
 	s.headers = readHeaders(v.disk)

@@ -23,7 +23,7 @@ var (
 
 // ReadSecret is the text of a file without the white space around it. Errors name the file and quote nothing.
 func ReadSecret(path string) ([]byte, error) {
-	file, err := os.Open(path) //nolint:gosec // the operator names the file
+	file, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}

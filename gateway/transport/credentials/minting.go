@@ -60,7 +60,7 @@ func (s *Service) token(ctx context.Context, a *agent, key tokenKey, subject sub
 			return token{}, err
 		}
 	case f == nil:
-		f = s.begin(a, key, subject)
+		f = s.begin(a, key, subject) //nolint:contextcheck // it serves others too, and outlives this request
 	}
 	s.mu.Unlock()
 	if valid {

@@ -158,7 +158,8 @@ func (s *Service) form(ctx context.Context, o *OAuth, subject subjectToken) (for
 
 // vouch puts a client assertion into a form.
 func (s *Service) vouch(ctx context.Context, o *OAuth, form url.Values) error {
-	made, err := Assertion{ID: o.ClientID}, error(nil)
+	made := Assertion{ID: o.ClientID}
+	var err error
 	if o.SVID {
 		if made, err = s.deps.Assert(ctx, o.ClientID, o.TokenURL); err != nil {
 			return &failure{reason: "the gateway's SVID cannot vouch for it", err: err}

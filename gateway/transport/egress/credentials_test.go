@@ -124,11 +124,11 @@ func TestCredentials_NoneToBeHad(t *testing.T) {
 	w := newWorld(t, takes("1"))
 	c := &counting{most: 9, failure: errors.New("no token")}
 	g := w.showing(t, c)
-	if response, err := g.DoAs(post(t, w.server.URL, strings.NewReader("x")), agentID); !errors.Is(err, c.failure) { //nolint:bodyclose // there is none
+	if response, err := g.DoAs(post(t, w.server.URL, strings.NewReader("x")), agentID); !errors.Is(err, c.failure) {
 		t.Errorf("%v %v", response, err)
 	}
 	before := w.requests.Load()
-	if _, err := g.DoAs(post(t, w.server.URL, strings.NewReader("x")), agentID); !errors.Is(err, c.failure) || w.requests.Load() != before { //nolint:bodyclose // there is none
+	if _, err := g.DoAs(post(t, w.server.URL, strings.NewReader("x")), agentID); !errors.Is(err, c.failure) || w.requests.Load() != before {
 		t.Errorf("%v", err)
 	}
 }
@@ -206,7 +206,7 @@ func TestGuard_PlainWhereTheOperatorSaysSo(t *testing.T) {
 		t.Fatal(err)
 	}
 	for at, denied := range map[string]bool{"http://127.0.0.1:1/": false, "http://127.0.0.1:2/": true, "http://10.0.0.1/": true, "http://agent.test/": true} {
-		_, err := g.DoAs(get(t, at), "") //nolint:bodyclose // nothing answers
+		_, err := g.DoAs(get(t, at), "")
 		if err == nil || errors.As(err, new(*DeniedError)) != denied {
 			t.Errorf("%s: %v", at, err)
 		}

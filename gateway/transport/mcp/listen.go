@@ -55,7 +55,7 @@ func (d *Dialer) listen(ctx context.Context, l *upstreamCall, wire translators.W
 	s := &listening{l: l, wire: translators.Wire{
 		Binding: mcp.Binding, Version: wire.Version, Media: mediaJSON, Re: canonical.OpNative, Event: true,
 	}}
-	s.ctx, s.close = context.WithCancel(transport.OnBehalf(context.Background(), ctx)) //nolint:contextcheck // it outlives the call
+	s.ctx, s.close = context.WithCancel(transport.OnBehalf(context.Background(), ctx))
 	return s
 }
 

@@ -464,7 +464,7 @@ func (d *Dialer) do(request *http.Request, to sessionKey) (*http.Response, error
 	if key.Shared = program.Shared; key.Shared {
 		key.Caller = ""
 	}
-	request = request.WithContext(stdio.For(request.Context(), to.caller))
+	request = request.WithContext(stdio.For(request.Context(), to.caller)) //nolint:contextcheck // the channel outlives the request
 	return d.channels.Do(request, key, func(ctx context.Context) (channel.Channel, error) {
 		process, err := d.deps.Programs.Start(ctx, stdio.Owner{Agent: key.Agent, Caller: key.Caller}, program, d.deps.Form.Info().BodyLimit)
 		if err != nil {

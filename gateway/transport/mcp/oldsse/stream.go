@@ -53,7 +53,7 @@ var _ channel.Channel = (*Stream)(nil)
 
 // Send posts one message. It comes back once the server has answered the POST, or has said
 // anything since.
-func (s *Stream) Send(ctx context.Context, message []byte) error { //nolint:contextcheck // a POST may outlast the call
+func (s *Stream) Send(ctx context.Context, message []byte) error {
 	header := channel.Header(ctx)
 	if header == nil {
 		var cancel context.CancelFunc
