@@ -53,7 +53,7 @@ func meters() []meter {
 		{"forbidden words in comments and strings, production", 0, 0, proseInProduction},
 		{"references to rulings and sections that do not resolve", 0, 0, unresolved},
 		{"production lines", 149800, 100, productionLines},
-		{"production code lines", 119500, 100, productionCodeLines},
+		{"production code lines", 119400, 100, productionCodeLines},
 		{"places that sign in gateway/", 1, 0, placesThatSign},
 		{"places that verify in gateway/", 1, 0, placesThatVerify},
 		{"levels that are written out (ect.L2) in gateway/", 0, 0, levelsWrittenOut},
