@@ -35,7 +35,7 @@ func TestCreate_IsComplete(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	examples := strings.NewReplacer("\n#  ", "\n  ", "\n#oauth:", "\noauth:", "\n#api_keys:", "\napi_keys:").Replace(string(text))
+	examples := strings.NewReplacer("\n#    # credential:", "\n    credential:", "\n#  ", "\n  ", "\n#oauth:", "\noauth:", "\n#api_keys:", "\napi_keys:").Replace(string(text))
 	for name, content := range map[string]string{"as written": string(text), "with all examples": examples} {
 		c, err := config.Parse([]byte(content))
 		if err == nil {
