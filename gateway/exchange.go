@@ -36,7 +36,9 @@ func (e exchange) TaskKey(id string) store.EntryKey { return e.x.keyOf(id) }
 func (e exchange) Dialogue(id string) string { return e.x.parties().BoundID(id) }
 
 // Capability implements [task.Subject].
-func (e exchange) Capability() *canonical.Capability { return e.x.route.Capability }
+func (e exchange) Capability() *canonical.Capability {
+	return e.x.route.Offered(e.x.in.Permit.Offer())
+}
 
 // Turn implements [task.Subject].
 func (e exchange) Turn() *canonical.Content { return e.x.turn() }

@@ -336,8 +336,8 @@ func (x *request) newRecord(task *canonical.Task) *store.Record {
 		Origin:    store.Origin{Source: x.in.Source.Info().Binding},
 		Key:       x.keyOf(task.ID),
 	}
-	if x.route.Capability != nil {
-		rec.Skill = x.route.Capability.ID
+	if called := x.route.Offered(x.in.Permit.Offer()); called != nil {
+		rec.Skill = called.ID
 	}
 	rec.Method = x.message.Method()
 	return rec

@@ -111,11 +111,7 @@ func (o Offer) Whole() bool { return len(o.lists) == 0 && o.names == nil }
 func (o Offer) Key() string {
 	var b strings.Builder
 	for _, list := range o.lists {
-		for _, pattern := range list.patterns {
-			b.WriteString(pattern)
-			b.WriteByte(0)
-		}
-		b.WriteByte(1)
+		b.WriteString(strings.Join(list.patterns, "\x00") + "\x01")
 	}
 	if o.names != nil {
 		b.WriteString(o.names.key)
@@ -176,16 +172,14 @@ func (e *NotOfferedError) Error() string { return e.Refusal.Error() }
 // Unwrap is what the caller is answered.
 func (e *NotOfferedError) Unwrap() error { return e.Refusal }
 
-// checkTools reports patterns and names that cannot be meant.
+// checkTools reports patterns and names that cannot be meant; nil stands for those that can.
 func (r Rules) checkTools() (errs []error) {
 	names := r.Names.All()
 	if len(r.Tools) > MaxTools || len(names) > MaxTools {
 		errs = append(errs, fmt.Errorf("policy: more than %d tools: use patterns with *", MaxTools))
 	}
 	for _, pattern := range r.Tools {
-		if err := checkTool(pattern); err != nil {
-			errs = append(errs, err)
-		}
+		errs = append(errs, checkTool(pattern))
 	}
 	taken := map[string]string{}
 	for own, shown := range names {

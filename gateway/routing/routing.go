@@ -25,7 +25,7 @@ type Query struct {
 	Body    canonical.Body // what its caller said in it; nil: it is not the caller's
 	Header  http.Header    // of the caller's request
 	Version string         // in which the agent was spoken to before; empty: it was not
-	Skill   string         // with which the work was begun; empty: the message begins it
+	Skill   string         // with which the work was begun, as its caller knows it; empty: the message begins it
 	Alone   string         // the session at the agent that is this message's alone; empty: none is
 	Timeout time.Duration  // of agents that have none of their own
 }
@@ -48,6 +48,18 @@ func (r Route) Capable() *canonical.Capability {
 		return r.Capability
 	}
 	return r.Marks
+}
+
+// Offered is what is called, under the name that its caller knows; nil: that is not known.
+func (r Route) Offered(offer policy.Offer) *canonical.Capability {
+	if r.Capability == nil || offer.Whole() {
+		return r.Capability
+	}
+	shown := *r.Capability
+	if name, offered := offer.Shown(shown.ID); offered {
+		shown.ID = name
+	}
+	return &shown
 }
 
 // Called is what of the agent a message calls, as the agent names it; empty: the message does not say.
@@ -144,7 +156,7 @@ func (q Query) offers(out Route) error {
 	if q.offer().Whole() || q.Message.Op != canonical.OpInvoke {
 		return nil
 	}
-	name := cmp.Or(Called(q.Message), q.begun())
+	name := cmp.Or(Called(q.Message), q.Skill)
 	if err := q.offersName(out, name); err != nil || q.Message.To.Skill == "" || q.Message.To.Skill == name {
 		return err
 	}
@@ -162,15 +174,6 @@ func (q Query) offersName(out Route, name string) error {
 		return nil
 	}
 	return q.withheld(name, refusal(q.In.Features, out.Description, name))
-}
-
-// begun is the name by which the caller knows what the work was begun with; empty: nothing, or it is not offered.
-func (q Query) begun() string {
-	if q.Skill == "" {
-		return ""
-	}
-	name, _ := q.offer().Shown(q.Skill)
-	return name
 }
 
 // withheld names the rule that does not offer a tool beside the refusal, for the evidence. It follows from the
@@ -258,7 +261,7 @@ func (q Query) owned(c *canonical.Capability) *canonical.Capability {
 
 func (q Query) capability(d *canonical.Description) (*canonical.Capability, error) {
 	if q.Skill != "" && Called(q.Message) == "" {
-		if begun := Named(q.In.Features, d, q.begun()); begun != nil {
+		if begun := Named(q.In.Features, d, q.Skill); begun != nil {
 			return begun, nil
 		}
 	}

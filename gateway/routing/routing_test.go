@@ -610,3 +610,27 @@ func TestAttack_OtherNameReachesItsNamesake(t *testing.T) {
 		}
 	}
 }
+
+// TestResolve_GoesOnUnderAnotherName: a message that names nothing goes on with the tool that its work was begun with, also
+// where two tools have each other's names.
+func TestResolve_GoesOnUnderAnotherName(t *testing.T) {
+	t.Parallel()
+	rules := policy.Rules{Open: true, Names: policy.NewNames(map[string]string{"write": "save", "save": "write"})}
+	e := newEnv(t, a2a.Binding, a2a.Binding, skills("write", "save", "drop"))
+	e.across()
+	permit, err := policy.Evaluate(policy.Request{
+		Caller: callerID, Native: true, Agent: "calculator", Rules: rules, Source: string(a2a.Binding), Dest: string(mcp.Binding), Self: "spiffe://example.com/gateway",
+	})
+	e.must(err)
+	e.in.Permit = permit
+	for shown, own := range map[string]string{"save": "write", "write": "save", "drop": "drop"} {
+		e.query.Message, e.query.Skill = message(shown), ""
+		began, err := e.resolve()
+		e.must(err)
+		e.query.Message, e.query.Skill = message(""), began.Offered(permit.Offer()).ID // as it is on record
+		got, err := e.resolve()
+		if err != nil || began.Capability.ID != own || e.query.Skill != shown || got.Capability.ID != own {
+			t.Errorf("%s: began with %s, on record as %s, goes on with %+v, %v", shown, began.Capability.ID, e.query.Skill, got.Capability, err)
+		}
+	}
+}

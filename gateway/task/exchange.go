@@ -26,7 +26,7 @@ type Subject interface {
 	TaskKey(id string) store.EntryKey
 	// Dialogue is the agent's id of a dialogue that only this caller's messages lead to.
 	Dialogue(id string) string
-	// Capability is what of the agent is called; nil: that is not known.
+	// Capability is what of the agent is called, under the name that its caller knows; nil: that is not known.
 	Capability() *canonical.Capability
 	// Turn is the message as it stands in the history of a task that is made here; nil: in none.
 	Turn() *canonical.Content

@@ -278,7 +278,7 @@ func TestVerifier_Use(t *testing.T) {
 		s.want("opaque", "ok")
 		s.want(s.b.Token(endpoint, nil), "") // left to others
 		changed := s.issuer
-		changed.Identities = []oauth.Rule{{Group: "nobody", Path: "x"}}
+		changed.Identities = []oauth.Rule{{Group: "none", Path: "x"}}
 		use(true, changed, b)
 		s.want(s.a.Token(endpoint, nil), "identity")
 		s.want("opaque", "identity")
@@ -351,10 +351,10 @@ func TestIntrospection_Answers(t *testing.T) {
 		"of another kind":     {says(`{"active":true,"token_type":"DPoP",` + good + `}`), "sender_constrained token_type"},
 		"bound":               {says(`{"active":true,"cnf":{},` + good + `}`), "sender_constrained cnf"},
 		"for another agent":   {says(fmt.Sprintf(`{"active":true,"sub":"alice","aud":%q,"exp":%d}`, other, now+300)), "audience_mismatch aud"},
-		"for nobody":          {says(fmt.Sprintf(`{"active":true,"sub":"alice","exp":%d}`, now+300)), "missing_claim aud"},
+		"without aud":         {says(fmt.Sprintf(`{"active":true,"sub":"alice","exp":%d}`, now+300)), "missing_claim aud"},
 		"without an end":      {says(fmt.Sprintf(`{"active":true,"sub":"alice","aud":%q}`, endpoint)), "missing_claim exp"},
 		"expired":             {says(fmt.Sprintf(`{"active":true,"sub":"alice","aud":%q,"exp":%d}`, endpoint, now-61)), "expired exp"},
-		"of nobody":           {says(fmt.Sprintf(`{"active":true,"aud":%q,"exp":%d}`, endpoint, now+300)), "missing_claim sub"},
+		"without sub":         {says(fmt.Sprintf(`{"active":true,"aud":%q,"exp":%d}`, endpoint, now+300)), "missing_claim sub"},
 		"active in words":     {says(`{"active":"true",` + good + `}`), "unavailable"},
 		"active twice":        {says(`{"active":false,"active":true,` + good + `}`), "unavailable"},
 		"active is not there": {says(`{` + good + `}`), "unavailable"},

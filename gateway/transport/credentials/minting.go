@@ -117,7 +117,7 @@ func (s *Service) end(a *agent, key tokenKey, f *flight, got issued, err error) 
 	case err == nil:
 		f.token = token{value: got.value, fetched: now, renew: now.Add(renewal(got.life)), ends: now.Add(got.life)}
 		s.note(a, key, f.token)
-	case why != nil && why.caller:
+	case why != nil && why.err == nil && !why.ours && key != a.ownKey(): // what was answered about one caller's token concerns no other
 		f.token = token{err: a.error(err), ends: now.Add(pause)}
 		if !s.known(a, key).valid(now) {
 			s.note(a, key, f.token)

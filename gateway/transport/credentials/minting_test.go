@@ -350,6 +350,51 @@ func TestService_Exchange(t *testing.T) {
 	})
 }
 
+// TestAttack_TokenThatBreaksTheEndpoint: a caller with a token at which the token endpoint fails, again and again, stops no exchange of
+// another caller. What stops all is a refusal of the gateway itself.
+func TestAttack_TokenThatBreaksTheEndpoint(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		status      int
+		media, body string
+		stops       bool
+	}{
+		"500":          {http.StatusInternalServerError, "text/html", "<html>", false},
+		"odd error":    {http.StatusBadRequest, "application/json", `{"error":"odd"}`, false},
+		"no JSON":      {http.StatusOK, "application/json", "{", false},
+		"no token":     {http.StatusOK, "application/json", `{"access_token":"","token_type":"bearer"}`, false},
+		"refused":      {http.StatusBadRequest, "application/json", `{"error":"invalid_grant"}`, false},
+		"the gateway":  {http.StatusUnauthorized, "application/json", `{"error":"invalid_client"}`, true},
+		"not its kind": {http.StatusBadRequest, "application/json", `{"error":"unauthorized_client"}`, true},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			e := &endpoint{answer: func(form url.Values) (int, string, string) {
+				if form.Get("subject_token") == "evil" {
+					return c.status, c.media, c.body
+				}
+				return exchanging(form)
+			}}
+			s := serviceOf(t, e, func(c *Config) { c.OAuth.Exchange = true })
+			show := func(subject string) error {
+				ctx := transport.WithSubjectToken(t.Context(), subject, "")
+				_, err := s.For(requestTo(ctx, t, agentURL, egress.Purpose{Agent: "agent", Caller: ect.Identity("spiffe://a/" + subject)}))
+				return err
+			}
+			for n := range 3 {
+				if err := show("evil"); err == nil {
+					t.Fatalf("%s: the endpoint did not fail", name)
+				}
+				if err := show(fmt.Sprint("good-", n)); (err != nil) != c.stops {
+					t.Errorf("%s: another caller right after: %v", name, err)
+				}
+			}
+			if requests := e.count(); !c.stops && requests != 4 {
+				t.Errorf("%s: %d requests, want one for the bad token and three for the good ones", name, requests)
+			}
+		})
+	}
+}
+
 // manyCallers is how many callers come.
 const manyCallers = 10_000
 

@@ -53,8 +53,9 @@ type Assertion struct {
 // failure is why there is no token. Its reason is for callers and operators.
 type failure struct {
 	reason string
-	caller bool  // the caller's token was refused: other callers are not concerned
-	err    error // for logs; nil: there is none
+	caller bool  // the caller's token was refused
+	ours   bool  // the gateway itself was refused: no caller gets a token
+	err    error // for logs; nil: the token endpoint answered
 }
 
 func (f *failure) Error() string { return "credentials: " + f.reason }
@@ -85,14 +86,14 @@ func (s *Service) request(ctx context.Context, o *OAuth, subject subjectToken) (
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, o.TokenURL, strings.NewReader(form.Encode()))
 	if err != nil {
-		return issued{}, &failure{reason: "the token endpoint has no URL"}
+		return issued{}, &failure{reason: "the token endpoint has no URL", err: err}
 	}
 	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	request.Header.Set("Accept", "application/json")
 	response, err := s.deps.Client.DoAs(request, "")
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return issued{}, &failure{reason: "the token endpoint does not answer in time"}
+		return issued{}, &failure{reason: "the token endpoint does not answer in time", err: err}
 	case err != nil:
 		return issued{}, &failure{reason: "the token endpoint cannot be reached", err: err}
 	}
@@ -231,7 +232,7 @@ func answered(response *http.Response, body []byte, exchange bool) (issued, erro
 	case response.StatusCode >= http.StatusMultipleChoices && response.StatusCode < http.StatusBadRequest:
 		return issued{}, &failure{reason: "the token endpoint answers with a redirect, which is not followed"}
 	case response.StatusCode >= http.StatusBadRequest && response.StatusCode < http.StatusInternalServerError && readable && slices.Contains(slices.Concat(oursToMend, callers), answer.Error):
-		return issued{}, &failure{reason: "the token endpoint refuses: " + answer.Error, caller: exchange && slices.Contains(callers, answer.Error)}
+		return issued{}, &failure{reason: "the token endpoint refuses: " + answer.Error, caller: exchange && slices.Contains(callers, answer.Error), ours: slices.Contains(oursToMend, answer.Error)}
 	case response.StatusCode != http.StatusOK:
 		return issued{}, &failure{reason: "the token endpoint answers with HTTP status " + strconv.Itoa(response.StatusCode)}
 	case !readable:
