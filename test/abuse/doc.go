@@ -32,8 +32,8 @@
 // They run on each backend: memory, bbolt, and two replicas over a real Redis behind a
 // balancer. These are violations: a call of the good caller that did not get its own
 // answer; an ECT of such a call that it cannot read afterwards; a forgery that was
-// accepted; a request that a caller without an identity made the gateway send; more memory
-// than check-config computes for the configuration (or --rss); and, in runs of a minute or
+// accepted; a request that a caller without an identity made the gateway send; more memory,
+// beside the mapped file of state, than check-config computes for the configuration (or --rss); and, in runs of a minute or
 // more, a p99 above three times that of a fresh gateway beside processes that only use CPU:
 // as much as the attackers used, with their low priority, and as much as the attacks cost
 // the gateway and its agents, with the gateway's priority. Two more violations are an

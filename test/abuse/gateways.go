@@ -86,7 +86,7 @@ func (r *rig) assemble(ctx context.Context, binary, dir, backend, state string, 
 	replicas := 1
 	switch backend {
 	case backendBolt:
-		state += ", path: " + filepath.Join(dir, "state.db")
+		state += ", path: " + filepath.Join(dir, stateFile)
 	case backendRedis:
 		replicas = 2
 		// Evidence gets a quarter of Redis. What else the gateways keep fits beside it,

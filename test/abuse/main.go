@@ -266,17 +266,15 @@ func crowdedOnce(ctx context.Context, o options, binary, dir string, round crowd
 	defer enough()
 	began := time.Now()
 	// The strangers are not behind: on a busy machine they would be too few.
-	_, err = both(func() { seen.Visits = crowd.Visits(during, honest) }, func() (time.Duration, error) {
-		defer enough()
-		return child(limited, beside, partCrowd, told, &seen.Counts)
+	most, ended, err := whilePeak(r.pids(), func() error {
+		_, err := both(func() { seen.Visits = crowd.Visits(during, honest) }, func() (time.Duration, error) {
+			defer enough()
+			return child(limited, beside, partCrowd, told, &seen.Counts)
+		})
+		return err
 	})
-	if err != nil {
-		return seen, r.output(), err
-	}
-	seen.Length = time.Since(began)
-	seen.Peak, err = peak(r.gateways[0].PID())
-	seen.Ended = err != nil
-	return seen, r.output(), nil
+	seen.Length, seen.Peak, seen.Ended = time.Since(began), most, ended > 0
+	return seen, r.output(), err
 }
 
 // observe runs the attack, and in long runs the control beside it.
@@ -290,7 +288,8 @@ func observe(ctx context.Context, o options, a act) (seen observed, log string, 
 	if seen.bound == 0 {
 		seen.bound = r.bound
 	}
-	if err := a.attack(ctx, r, &seen); err != nil {
+	seen.peak, seen.ended, err = whilePeak(r.pids(), func() error { return a.attack(ctx, r, &seen) })
+	if err != nil {
 		return seen, r.output(), err
 	}
 	if a.length >= long {
@@ -329,7 +328,6 @@ func (r *rig) attacked(ctx context.Context, o options, seen *observed) error {
 		return err
 	}
 	c.verify(ctx, seen.calls)
-	r.measure(seen)
 	seen.fetches, seen.rollbacks = r.agents.fetches.Load(), r.agents.rollbacks.Load()
 	return nil
 }
@@ -345,18 +343,6 @@ func (c *caller) beside(ctx context.Context, length time.Duration, part string, 
 		return err
 	})
 	return err
-}
-
-// measure asks how much memory the gateways had, and which have ended.
-func (r *rig) measure(seen *observed) {
-	for _, g := range r.gateways {
-		most, err := peak(g.PID())
-		if err != nil {
-			seen.ended++
-			continue
-		}
-		seen.peak = max(seen.peak, most)
-	}
 }
 
 // shared lets the identities and the good caller loose at the same time.
@@ -382,11 +368,7 @@ func (r *rig) shared(ctx context.Context, length time.Duration, seen *observed) 
 			return err
 		}
 	}
-	if err := c.beside(ctx, length, partShares, order, seen); err != nil {
-		return err
-	}
-	r.measure(seen)
-	return nil
+	return c.beside(ctx, length, partShares, order, seen)
 }
 
 // control makes the same calls with a fresh gateway, beside processes that only burn

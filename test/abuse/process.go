@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -20,19 +21,83 @@ import (
 
 var errProcess = errors.New("abuse: a process cannot be read in /proc")
 
-// peak is the most memory that a process ever had resident, in MiB.
-func peak(pid int) (int, error) {
-	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
+// memoryEvery is how often the memory of the gateways is read. Go gives memory back slowly, so
+// that no peak is shorter.
+const memoryEvery = 100 * time.Millisecond
+
+// stateFile is the name of the file of state. What a gateway maps of it is not of its bound, since
+// the kernel takes it back when it needs the memory.
+const stateFile = "state.db"
+
+// residentMiB is how much memory a process has resident, beside its file of state.
+func residentMiB(pid int) (int, error) {
+	file, err := os.Open("/proc/" + strconv.Itoa(pid) + "/smaps")
 	if err != nil {
 		return 0, err
 	}
-	for line := range strings.Lines(string(text)) {
-		if value, ok := strings.CutPrefix(line, "VmHWM:"); ok {
-			kib, err := strconv.Atoi(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(value), "kB")))
-			return kib >> 10, err
+	defer file.Close()
+	kib, counts := 0, false
+	lines := bufio.NewScanner(file)
+	for lines.Scan() {
+		line := lines.Text()
+		name, value, ok := strings.Cut(line, ":")
+		switch {
+		case !ok || strings.Contains(name, " "): // the head of a mapping: addresses, rights, the file's device and name
+			counts = !strings.HasSuffix(line, "/"+stateFile)
+		case name == "Rss" && counts:
+			n, err := strconv.Atoi(strings.TrimSpace(strings.TrimSuffix(value, "kB")))
+			if err != nil {
+				return 0, fmt.Errorf("abuse: /proc/%d/smaps: %w", pid, err)
+			}
+			kib += n
 		}
 	}
-	return 0, errProcess
+	if err := lines.Err(); err != nil || kib == 0 { // it has ended
+		return 0, errors.Join(errProcess, err)
+	}
+	return kib >> 10, nil
+}
+
+// peak is the most memory, in MiB, that one of the processes had resident until ctx ends, and how
+// many of them had ended by then.
+func peak(ctx context.Context, pids []int) (most, ended int) {
+	tick := time.NewTicker(memoryEvery)
+	defer tick.Stop()
+	for {
+		ended = 0
+		for _, pid := range pids {
+			now, err := residentMiB(pid)
+			if err != nil {
+				ended++
+			}
+			most = max(most, now)
+		}
+		select {
+		case <-ctx.Done():
+			return most, ended
+		case <-tick.C:
+		}
+	}
+}
+
+// whilePeak reads the memory of the processes while something runs.
+func whilePeak(pids []int, do func() error) (most, ended int, err error) {
+	ctx, enough := context.WithCancel(context.Background())
+	var group sync.WaitGroup
+	group.Go(func() { most, ended = peak(ctx, pids) })
+	err = do()
+	enough()
+	group.Wait()
+	return most, ended, err
+}
+
+// pids are the processes of the gateways.
+func (r *rig) pids() []int {
+	out := make([]int, len(r.gateways))
+	for i, g := range r.gateways {
+		out[i] = g.PID()
+	}
+	return out
 }
 
 // containerMiB is the container for which a gateway's default limits are.
