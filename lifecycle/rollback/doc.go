@@ -23,6 +23,23 @@
 //	a step that would be undone still runs                           RunningError
 //	a step below a target, done or running, is not undone            DependsError; with atd.cascade it is in Plan.Stale
 //
+// # The branch of a failure
+//
+// A failure takes with it what led to it alone (ATD, Partial Rollback and Blast Radius Containment; AEPB, Translation Failure
+// Handling): [BranchOf]. A step is in the branch if it failed, or is above a step that did, and if all of these hold:
+//
+//	it is of the caller whose action failed
+//	it does not run
+//	each of its checkpoints can be undone, has one parent, and holds the work of this step alone
+//	every step below it is in the branch, was undone, or failed and left nothing to undo
+//
+// What an agent gave others as a part of a step goes along with the step: its own task node, and what follows from that
+// alone. Such a part that runs, or cannot be undone, leaves the step where it is.
+//
+// Roots are the checkpoints of the first steps of the branch. A rollback to each of them, with a cascade, undoes the branch
+// and nothing else. Stuck are checkpoints that cannot be undone, of steps that would be in the branch otherwise: what is
+// above them stays, until a human has decided.
+//
 // # The journal
 //
 // One step is undone at a time, in order. After a step that failed nothing more is sent: what is left is what the failed

@@ -23,6 +23,7 @@ type planTwin struct {
 	known  map[ect.ID]rollback.Known
 	at     time.Time
 	led    map[ect.ID]map[ect.ID]bool // by token: what descends from it
+	near   map[ect.ID]map[ect.ID]bool // by token: nearest
 }
 
 func (w planTwin) String() string {
@@ -129,6 +130,9 @@ func (w planTwin) downstream(c ect.ID, targets []ect.ID) bool {
 
 // nearest are the first steps at a token or above it.
 func (w planTwin) nearest(id ect.ID) map[ect.ID]bool {
+	if set, known := w.near[id]; known {
+		return set
+	}
 	set := grow(map[ect.ID]bool{id: true}, func(id ect.ID) []ect.ID {
 		if len(w.run.StepsOf(id)) > 0 {
 			return nil
@@ -140,6 +144,7 @@ func (w planTwin) nearest(id ect.ID) map[ect.ID]bool {
 			delete(set, id)
 		}
 	}
+	w.near[id] = set
 	return set
 }
 
@@ -319,7 +324,7 @@ func randomCase(t *testing.T, r *rand.Rand) planTwin {
 		}
 		return ect.ID(fmt.Sprint("t", i))
 	}
-	w := planTwin{known: map[ect.ID]rollback.Known{}, at: noon.Add(time.Hour), led: map[ect.ID]map[ect.ID]bool{}}
+	w := planTwin{known: map[ect.ID]rollback.Known{}, at: noon.Add(time.Hour), led: map[ect.ID]map[ect.ID]bool{}, near: map[ect.ID]map[ect.ID]bool{}}
 	for i := range n {
 		tok := token(ect.ID(fmt.Sprint("t", i)), acts[r.IntN(len(acts))], []ect.Identity{gateway, agentA, agentB}[r.IntN(3)])
 		if tok.Node.IssuedAt += int64(i); r.IntN(12) == 0 { // the id of another one
