@@ -47,6 +47,9 @@
 //
 //	event      where it fits                                     what it changes
 //	took       by another runner                                 the runner
+//	paused     a review is wanted, and a step is left            the workflow is paused
+//	released   a human looks                                     the review is over, and the steps begin
+//	declined   a human looks, or a review is wanted              each step that is left is escalated
 //	sent       the step is the next one, waiting, and in time    sent, with its request, first try
 //	lost       the step is sent, fewer than 10 tries             one more try, with the same request
 //	lost       the step is sent, 10 tries                        failed: what the agent did is not known
@@ -57,7 +60,8 @@
 //	ended      no step is left, and a human knows if one has to  the result, the status and the time: the end
 //
 // A step with nothing to undo begins as skipped, and one that cannot be undone as escalated. An answer that comes after By
-// counts if it comes before overdue. At the end nothing fits any more. [Journal.Due] says what is next.
+// counts if it comes before overdue. A review is wanted where a cascade reaches a critical step: no step is sent before it is
+// over. At the end nothing fits any more. [Journal.Due] says what is next.
 //
 // The status is the first that applies.
 //

@@ -45,6 +45,17 @@ type Progress struct {
 	Reason   string    `json:"reason,omitempty"`   // why it failed or was escalated; at most 512 bytes
 }
 
+// Review is how far a human's look at a rollback is, before its first step. Empty: it needs none.
+type Review string
+
+// The states of a review.
+const (
+	ReviewWanted   Review = "wanted"
+	ReviewPaused   Review = "paused" // the workflow is paused, and a human looks
+	ReviewReleased Review = "released"
+	ReviewDeclined Review = "declined" // a human stopped the workflow instead
+)
+
 // Status is how a rollback ended (ATD, Basic Rollback).
 type Status string
 
@@ -68,6 +79,7 @@ type Journal struct {
 	Accepted   time.Time    `json:"accepted"`
 	By         time.Time    `json:"by"`
 	Runner     string       `json:"runner"` // who goes on with it
+	Review     Review       `json:"review,omitempty"`
 	Steps      []Progress   `json:"steps"`
 	Error      string       `json:"error,omitempty"`      // compact token of the atd:error: the time was over
 	Escalation string       `json:"escalation,omitempty"` // compact token of the atd:escalate: a human has to look
@@ -82,6 +94,9 @@ func Begin(p Plan, workflow string, issuer ect.Identity, request ect.ID, runner 
 	j := Journal{
 		Version: Version, Term: 1, Workflow: workflow, From: p.From, Cascade: p.Cascade, Issuer: issuer, Request: request,
 		Accepted: instant(p.At), By: instant(p.By), Runner: runner, Steps: make([]Progress, len(p.Steps)),
+	}
+	if len(p.Review) > 0 {
+		j.Review = ReviewWanted
 	}
 	for i, s := range p.Steps {
 		j.Steps[i] = Progress{Step: s, State: StepWaiting}
@@ -101,6 +116,8 @@ type EffectKind string
 
 // The effects, each with the events that tell the journal about it.
 const (
+	Hold     EffectKind = "hold"     // pause the workflow, so that a human looks first; Paused or Declined
+	Await    EffectKind = "await"    // look whether the human has let the workflow go on; Released or Declined
 	Sign     EffectKind = "sign"     // sign the request of a step; Sent
 	Send     EffectKind = "send"     // send the request of a step; Undone, Failed or Unanswered
 	Report   EffectKind = "report"   // the time is over: sign the atd:error; Overdue
@@ -123,6 +140,10 @@ func (j Journal) Due(now time.Time) Effect {
 		return Effect{Kind: Done}
 	case open && !now.Before(j.By):
 		return Effect{Kind: Report}
+	case open && j.Review == ReviewWanted:
+		return Effect{Kind: Hold}
+	case open && j.Review == ReviewPaused:
+		return Effect{Kind: Await}
 	case open && j.Steps[at].State == StepSent:
 		return Effect{Kind: Send, Step: at}
 	case open:

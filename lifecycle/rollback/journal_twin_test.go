@@ -15,8 +15,24 @@ import (
 
 // journalTwin is a rollback as the list of all events that happened to it, judged afresh each time.
 type journalTwin struct {
-	ways []rollback.How
-	log  []rollback.Event
+	ways   []rollback.How
+	review bool // a human is to look first
+	log    []rollback.Event
+}
+
+// looks says how far the look of a human is.
+func (w journalTwin) looks() rollback.Review {
+	switch {
+	case !w.review:
+		return ""
+	case w.count(rollback.Declined, -1) > 0:
+		return rollback.ReviewDeclined
+	case w.count(rollback.Released, -1) > 0:
+		return rollback.ReviewReleased
+	case w.count(rollback.Paused, -1) > 0:
+		return rollback.ReviewPaused
+	}
+	return rollback.ReviewWanted
 }
 
 // count is how many events of a kind there were about a step; below zero: about any.
@@ -39,7 +55,7 @@ func (w journalTwin) state(step int) rollback.StepState {
 		return rollback.StepCompleted
 	case w.count(rollback.Failed, step) > 0, w.count(rollback.Unanswered, step) == rollback.MaxTries:
 		return rollback.StepFailed
-	case w.count(rollback.Overdue, -1) > 0:
+	case w.count(rollback.Overdue, -1)+w.count(rollback.Declined, -1) > 0:
 		return rollback.StepEscalated
 	case w.count(rollback.Sent, step) > 0:
 		return rollback.StepSent
@@ -88,7 +104,14 @@ func (w journalTwin) fits(e rollback.Event) bool {
 	case rollback.Took:
 		return e.Runner != "" && e.Runner != w.runner()
 	case rollback.Sent:
-		return e.Token != "" && turn >= 0 && e.Step == turn && w.state(turn) == rollback.StepWaiting && !over
+		return e.Token != "" && turn >= 0 && e.Step == turn && w.state(turn) == rollback.StepWaiting && !over &&
+			(w.looks() == "" || w.looks() == rollback.ReviewReleased)
+	case rollback.Paused:
+		return turn >= 0 && w.looks() == rollback.ReviewWanted
+	case rollback.Released:
+		return turn >= 0 && w.looks() == rollback.ReviewPaused
+	case rollback.Declined:
+		return turn >= 0 && (w.looks() == rollback.ReviewPaused || w.looks() == rollback.ReviewWanted)
 	case rollback.Unanswered, rollback.Failed:
 		return turn >= 0 && e.Step == turn && w.state(turn) == rollback.StepSent
 	case rollback.Undone:
@@ -108,6 +131,7 @@ func (w journalTwin) fits(e rollback.Event) bool {
 type journalShown struct {
 	term   uint64
 	runner string
+	review rollback.Review
 	states []rollback.StepState
 	tries  []int
 	tokens []string // of requests, the error, the escalation, the result
@@ -116,7 +140,7 @@ type journalShown struct {
 }
 
 func (w journalTwin) shown() journalShown {
-	s := journalShown{term: uint64(1 + len(w.log)), runner: w.runner(), ended: w.count(rollback.Ended, -1) > 0}
+	s := journalShown{term: uint64(1 + len(w.log)), runner: w.runner(), review: w.looks(), ended: w.count(rollback.Ended, -1) > 0}
 	token := func(kind rollback.EventKind, step int) (text string) {
 		for _, e := range w.log {
 			if e.Kind == kind && (step < 0 || e.Step == step) {
@@ -147,7 +171,7 @@ func (w journalTwin) shown() journalShown {
 }
 
 func shownOf(j rollback.Journal) journalShown {
-	s := journalShown{term: j.Term, runner: j.Runner, status: j.Status, ended: !j.Ended.IsZero()}
+	s := journalShown{term: j.Term, runner: j.Runner, review: j.Review, status: j.Status, ended: !j.Ended.IsZero()}
 	for _, p := range j.Steps {
 		s.states, s.tries, s.tokens = append(s.states, p.State), append(s.tries, p.Tries), append(s.tokens, p.Request)
 	}
@@ -158,7 +182,7 @@ func shownOf(j rollback.Journal) journalShown {
 // randomEvent is an event that often fits.
 func randomEvent(r *rand.Rand, j rollback.Journal, n int) rollback.Event {
 	kinds := []rollback.EventKind{
-		rollback.Took, rollback.Sent, rollback.Unanswered, rollback.Undone, rollback.Failed, rollback.Overdue, rollback.Escalated, rollback.Ended, "",
+		rollback.Took, rollback.Sent, rollback.Unanswered, rollback.Undone, rollback.Failed, rollback.Overdue, rollback.Escalated, rollback.Ended, rollback.Paused, rollback.Released, rollback.Declined, "",
 	}
 	e := rollback.Event{
 		Kind: kinds[r.IntN(len(kinds))], Step: r.IntN(len(j.Steps)+2) - 1, At: noon.Add(time.Duration(r.IntN(61)) * time.Minute), Token: fmt.Sprint("token-", n),
@@ -167,6 +191,10 @@ func randomEvent(r *rand.Rand, j rollback.Journal, n int) rollback.Event {
 	if due := j.Due(e.At); r.IntN(2) == 0 {
 		e.Step = due.Step
 		switch due.Kind {
+		case rollback.Hold:
+			e.Kind = rollback.Paused
+		case rollback.Await:
+			e.Kind = rollback.Released
 		case rollback.Sign:
 			e.Kind = rollback.Sent
 		case rollback.Send:
@@ -253,6 +281,9 @@ func TestJournal_Twin(t *testing.T) {
 			w.ways = append(w.ways, ways[random.IntN(len(ways))])
 		}
 		j := begin(w.ways...)
+		if w.review = random.IntN(3) == 0; w.review {
+			j.Review = rollback.ReviewWanted
+		}
 		for n := range random.IntN(16) {
 			e := randomEvent(random, j, n)
 			next, err := j.Next(e)
@@ -285,7 +316,7 @@ func TestJournal_Twin(t *testing.T) {
 			t.Fatalf("%v, %v: stored and read as %+v\nwas %+v", err, errAgain, again, j)
 		}
 	}
-	for _, kind := range []string{"refused", "took", "sent", "lost", "undone", "failed", "overdue", "escalated", "ended", "status completed", "status partial", "status failed", "status escalated", "status "} {
+	for _, kind := range []string{"refused", "took", "sent", "lost", "undone", "failed", "overdue", "escalated", "ended", "paused", "released", "declined", "status completed", "status partial", "status failed", "status escalated", "status "} {
 		if seen[kind] < 50 {
 			t.Errorf("only %d cases of %q", seen[kind], kind)
 		}

@@ -13,9 +13,10 @@ import (
 
 // The reasons that the journal itself gives.
 const (
-	reasonNever   = "the action cannot be undone, or its checkpoint has ended"
-	reasonOverdue = "the time for the rollback is over"
-	reasonUnknown = "no answer came: it is not known whether the agent undid it"
+	reasonNever    = "the action cannot be undone, or its checkpoint has ended"
+	reasonOverdue  = "the time for the rollback is over"
+	reasonDeclined = "an operator stopped the workflow instead of letting it go on"
+	reasonUnknown  = "no answer came: it is not known whether the agent undid it"
 )
 
 const (
@@ -29,6 +30,9 @@ type EventKind string
 // The kinds of events.
 const (
 	Took       EventKind = "took"      // another runner goes on
+	Paused     EventKind = "paused"    // the workflow is paused: a human looks before the first step
+	Released   EventKind = "released"  // the human let it go on
+	Declined   EventKind = "declined"  // the human stopped it instead: each step is left to it
 	Sent       EventKind = "sent"      // the request of a step is signed: send it
 	Unanswered EventKind = "lost"      // no answer came: it is sent again
 	Undone     EventKind = "undone"    // the agent undid the step
@@ -85,10 +89,14 @@ func (j *Journal) apply(e Event) (problem string) {
 		return "it needs the compact token that was signed, of at most 16 KiB"
 	case e.aboutStep() && (!open || e.Step != at):
 		return "this is not the step that is undone now"
+	case e.Kind == Sent && (j.Review == ReviewWanted || j.Review == ReviewPaused):
+		return "a human looks before the first step"
 	case e.aboutStep():
 		return j.Steps[at].apply(e, j.By)
 	case e.Kind == Took:
 		return j.take(e.Runner)
+	case e.Kind == Paused || e.Kind == Released || e.Kind == Declined:
+		return j.review(e)
 	case e.Kind == Overdue:
 		return j.expire(e)
 	case e.Kind == Escalated:
@@ -143,6 +151,37 @@ func (j *Journal) take(runner string) (problem string) {
 	return ""
 }
 
+// reviews says which event leads where.
+var reviews = map[Review]map[EventKind]Review{
+	ReviewWanted: {Paused: ReviewPaused, Declined: ReviewDeclined},
+	ReviewPaused: {Released: ReviewReleased, Declined: ReviewDeclined},
+}
+
+func (j *Journal) review(e Event) (problem string) {
+	to, fits := reviews[j.Review][e.Kind]
+	if _, open := j.current(); !fits || !open {
+		return "no human is to look now, or the look is over"
+	}
+	j.Review = to
+	if to == ReviewDeclined {
+		j.leave(reasonDeclined)
+	}
+	return ""
+}
+
+// leave leaves all steps that have not ended to a human.
+func (j *Journal) leave(reason string) {
+	for i := range j.Steps {
+		switch p := &j.Steps[i]; p.State {
+		case StepWaiting:
+			p.State, p.Reason = StepEscalated, reason
+		case StepSent:
+			p.State, p.Reason = StepEscalated, reason+": "+reasonUnknown
+		default:
+		}
+	}
+}
+
 func (j *Journal) expire(e Event) (problem string) {
 	_, open := j.current()
 	switch {
@@ -152,15 +191,7 @@ func (j *Journal) expire(e Event) (problem string) {
 		return "the time for the rollback is not over"
 	}
 	j.Error = e.Token
-	for i := range j.Steps {
-		switch p := &j.Steps[i]; p.State {
-		case StepWaiting:
-			p.State, p.Reason = StepEscalated, reasonOverdue
-		case StepSent:
-			p.State, p.Reason = StepEscalated, reasonOverdue+": "+reasonUnknown
-		default:
-		}
-	}
+	j.leave(reasonOverdue)
 	return ""
 }
 

@@ -49,6 +49,8 @@ type Request struct {
 	Patience time.Duration
 	// Retention is how long all tokens are on record at least. Of an older checkpoint some may be missing. Zero: none ever is.
 	Retention time.Duration
+	// Critical says which nodes of the workflow's descriptor are critical. Nil: none is.
+	Critical func(node string) bool
 }
 
 // Plan says which checkpoints are undone, and in which order.
@@ -58,6 +60,7 @@ type Plan struct {
 	Steps    []Step    // in the order in which they are undone: each before what it depends on
 	Blast    []string  // the agents of Steps, sorted, each once (ATD, Blast Radius)
 	Escalate []ect.ID  // checkpoints of Steps that a human has to deal with: How is Never
+	Review   []ect.ID  // checkpoints of critical steps that a cascade reaches: a human looks first (ATD, Interaction with HITL, 3)
 	Stale    []ect.ID  // with Cascade: tokens of steps that used what is undone and have nothing to undo themselves, parents first
 	At       time.Time // when the request was accepted
 	By       time.Time // when the time for the rollback is over (ATD, Rollback Timeout and Escalation)
@@ -111,7 +114,27 @@ func Make(run workflow.Run, checkpoints map[ect.ID]Known, r Request) (Plan, erro
 		plan.Stale = append(plan.Stale, s.ID)
 	}
 	plan.Stale = slices.Compact(plan.Stale) // steps of one id stand together
+	plan.Review = p.critical(steps, targets, r.Critical)
 	return plan.with(steps), nil
+}
+
+// critical are the checkpoints of critical steps that a cascade reaches.
+func (p *planner) critical(steps []Step, targets []ect.ID, is func(node string) bool) (found []ect.ID) {
+	if is == nil {
+		return nil
+	}
+	for _, s := range steps {
+		if slices.Contains(targets, s.Checkpoint) || !s.How.sends() {
+			continue
+		}
+		for id := range p.nearest([]ect.ID{s.Checkpoint}) {
+			if slices.ContainsFunc(p.run.StepsOf(id), func(s workflow.Step) bool { return s.Planned != "" && is(s.Planned) }) {
+				found = append(found, s.Checkpoint)
+				break
+			}
+		}
+	}
+	return found
 }
 
 // possible reports whether a checkpoint can be rolled back to as far as itself and the record are concerned.

@@ -255,3 +255,37 @@ func BenchmarkMake_10000Dense(b *testing.B) {
 		}
 	}
 }
+
+// TestMake_Review: a cascade that reaches a critical step is looked at first; a rollback to that step itself is not.
+func TestMake_Review(t *testing.T) {
+	t.Parallel()
+	run, err := workflow.New("w", append(exchange(1), exchange(2, "p1")...), []workflow.Planned{{ID: "first", Act: "ask"}, {ID: "second", Act: "ask"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := byID(checkpointOf("c1", "r1"), checkpointOf("c2", "r2"))
+	for _, tc := range []struct {
+		from    ect.ID
+		cascade bool
+		how     rollback.How
+		node    string
+		want    []ect.ID
+	}{
+		{"c1", true, rollback.ByCall, "second", []ect.ID{"c2"}},
+		{"c1", true, rollback.ByCall, "first", nil},
+		{"c2", true, rollback.ByCall, "second", nil},
+		{"c1", true, rollback.Nothing, "second", nil}, // nothing is sent for it
+	} {
+		second := known["c2"]
+		second.How = tc.how
+		known["c2"] = second
+		plan, err := rollback.Make(run, known, rollback.Request{From: tc.from, Cascade: tc.cascade, At: noon, Critical: func(node string) bool { return node == tc.node }})
+		if err != nil || !slices.Equal(plan.Review, tc.want) {
+			t.Errorf("%+v: %v, %v", tc, plan.Review, err)
+		}
+		j := rollback.Begin(plan, "w", agentA, "request", "runner")
+		if first := j.Due(noon).Kind; (first == rollback.Hold) != (tc.want != nil) {
+			t.Errorf("%+v: first %s", tc, first)
+		}
+	}
+}

@@ -70,7 +70,20 @@ func (j Journal) check() string {
 	case j.Steps == nil || len(j.Steps) > MaxSteps:
 		return "steps are missing, or more than " + strconv.Itoa(MaxSteps)
 	}
-	return cmp.Or(j.checkSteps(), j.checkTokens(), j.checkEnd())
+	return cmp.Or(j.checkReview(), j.checkSteps(), j.checkTokens(), j.checkEnd())
+}
+
+// checkReview says what is wrong with the review; empty: nothing.
+func (j Journal) checkReview() string {
+	_, open := j.current()
+	begun := slices.ContainsFunc(j.Steps, func(p Progress) bool { return p.Request != "" })
+	switch {
+	case !slices.Contains([]Review{"", ReviewWanted, ReviewPaused, ReviewReleased, ReviewDeclined}, j.Review):
+		return "review is not wanted, paused, released or declined"
+	case begun && j.Review != "" && j.Review != ReviewReleased, open && j.Review == ReviewDeclined:
+		return "review does not fit the steps"
+	}
+	return ""
 }
 
 // checkSteps checks each step, that they were undone one after the other, and each checkpoint once.
@@ -125,7 +138,7 @@ func (p Progress) checkWay() string {
 // checkRequest says what is wrong with the request of a step; empty: nothing.
 func (p Progress) checkRequest() string {
 	needed := slices.Contains([]StepState{StepSent, StepCompleted, StepFailed}, p.State)
-	allowed := needed || p.isOverdue()
+	allowed := needed || p.isLeft()
 	switch {
 	case p.Request == "" && needed || p.Request != "" && !(allowed && isToken(p.Request)):
 		return "request is missing, is there too early, or is no compact token"
@@ -135,8 +148,8 @@ func (p Progress) checkRequest() string {
 	return ""
 }
 
-// isOverdue reports whether the time was over before the step ended.
-func (p Progress) isOverdue() bool { return p.State == StepEscalated && p.How.sends() }
+// isLeft reports whether the step could be undone, and is left to a human.
+func (p Progress) isLeft() bool { return p.State == StepEscalated && p.How.sends() }
 
 // checkAnswer says what is wrong with what became of a step; empty: nothing.
 func (p Progress) checkAnswer() string {
@@ -152,9 +165,9 @@ func (p Progress) checkAnswer() string {
 // checkTokens holds the tokens about the time and for a human against the steps.
 func (j Journal) checkTokens() string {
 	_, open := j.current()
-	overdue := slices.ContainsFunc(j.Steps, Progress.isOverdue)
+	left, declined := slices.ContainsFunc(j.Steps, Progress.isLeft), j.Review == ReviewDeclined
 	switch {
-	case j.Error != "" && !isToken(j.Error) || overdue != (j.Error != "") || overdue && open:
+	case j.Error != "" && (!isToken(j.Error) || declined) || left != (j.Error != "" || declined) || left && open:
 		return "error is no compact token, or does not fit the steps"
 	case j.Escalation != "" && (!isToken(j.Escalation) || open || !j.needsHuman()):
 		return "escalation is no compact token, or does not fit the steps"
