@@ -120,9 +120,9 @@ func (c caller) reply(ctx context.Context, tr attest.Translation, save bool) (tr
 			c.remember(ctx, conversation.OfCall(result.Pending.State, invoke.Call.Name, invoke.Call.Args))
 		}
 	}
-	c.reported(ctx, canonical.FailureOf(m))
 	c.x.made.hears(m)
 	c.g.ended(ctx, c.x)
+	c.reported(ctx, canonical.FailureOf(m))
 	if save {
 		if err := c.keepReply(ctx, m, out.Wire(), tr.Input); err != nil {
 			return transport.Answer{}, err
@@ -271,8 +271,8 @@ func (c caller) Close(ctx context.Context, end attest.End) ([]string, error) {
 	if err == nil {
 		c.x.trail.Replied(id)
 		c.rememberQuestion(ctx)
-		c.reported(ctx, c.x.failure)
 		c.g.ended(ctx, c.x)
+		c.reported(ctx, c.x.failure)
 	}
 	return c.x.trail.Tokens()[before:], err
 }

@@ -199,6 +199,9 @@ func New(settings Settings, deps Deps) (*Gateway, error) {
 	if g.parts.Workflows, err = workflow.New(workflow.Deps{
 		Entries: deps.Entries, Evidence: g.attest.Statements(), Store: deps.Evidence, Belongs: members.Belongs, Escalate: g.escalated, Now: deps.Now, Logger: deps.Logger,
 		Failed: g.stepFailed,
+		Follow: func(ctx context.Context, f workflow.Failure, st attest.Statement) (string, error) {
+			return g.parts.Rollbacks.Follow(ctx, f, st)
+		},
 	}); err != nil {
 		return nil, err
 	}
@@ -238,7 +241,8 @@ func (g *Gateway) openRollbacks() (err error) {
 		Exchange: g.Exchange, Admission: g.admission, Attest: g.attest, Directory: g.Directory, Network: g.Network, Entries: g.Entries,
 		Checkpoints: g.parts.Checkpoints, Agents: undoing{g}, Read: g.parts.Workflows.Read, Find: g.Evidence.Get,
 		Patience: g.longestCall,
-		Notices:  rollback.Notices{Escalate: g.escalated, Hold: g.parts.Levels.Hold, Count: g.Metrics.Undo().RolledBack},
+		Critical: func(context.Context, string) (func(string) bool, error) { return nil, nil },
+		Notices:  rollback.Notices{Escalate: g.escalated, Count: g.Metrics.Undo().RolledBack}, Humans: humans{g},
 		Replicas: rollback.Replicas{
 			Self: g.instance, Alive: g.tasks.IsAlive, Go: func(holder string, work func(context.Context)) error { return g.workers.GoFor(holder, 0, work) },
 		},

@@ -364,7 +364,11 @@ type made struct {
 
 	outcome keep.Outcome
 	over    bool // the outcome is known
+	saved   bool // and stored
 }
+
+// unknown reports whether it is not known what a call did that cannot be undone.
+func (c *made) unknown() bool { return c != nil && !c.Reversible && !(c.over && c.outcome.Failed) }
 
 // protect makes the checkpoint of a message that may change something, which is signed and not sent (R22). agent is how tokens name its agent. A message that goes on with
 // work that is under way has none: that of the work covers it.
@@ -431,11 +435,11 @@ func (c *made) hears(m *canonical.Message) {
 
 // ended keeps the outcome of a message that needed a checkpoint, once it is known.
 func (g *Gateway) ended(ctx context.Context, x *request) {
-	if x.made == nil || !x.made.over {
+	if x.made == nil || !x.made.over || x.made.saved {
 		return
 	}
 	g.parts.Checkpoints.Ended(context.WithoutCancel(ctx), x.made.Made, x.made.outcome)
-	x.made = nil
+	x.made.saved = true
 }
 
 // resultOf is the value that an answer has, for what points into it: the structured result, else the data, else the text,

@@ -5,19 +5,24 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/gateway/approval"
 	"github.com/aepb/aepb-gateway/gateway/attest"
 	"github.com/aepb/aepb-gateway/gateway/breakers"
 	"github.com/aepb/aepb-gateway/gateway/idempotency"
 	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/rollback"
 	"github.com/aepb/aepb-gateway/gateway/routing"
 	"github.com/aepb/aepb-gateway/gateway/task/execution"
 	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/workflow"
+	"github.com/aepb/aepb-gateway/policy"
+	"github.com/aepb/aepb-gateway/policy/hitl"
 	"github.com/aepb/aepb-gateway/policy/quota"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/embedded"
@@ -91,7 +96,22 @@ func (x *request) failed(wid string, f workflow.Failure) workflow.Failure {
 	if id := x.trail.Request(); id != "" {
 		f.Action = []ect.ID{id}
 	}
+	if x.made != nil {
+		f.Checkpoint = x.made.ID
+	}
+	f.Owner, f.Cascade, f.Irreversible = x.owner(), x.cascades(), x.made.unknown()
 	return f
+}
+
+// cascades reports whether a failure of the request begins a rollback: the operator's policy says it, else the caller's own token.
+func (x *request) cascades() bool {
+	if rule := x.settings.Constraints.Cascade; rule != "" {
+		return rule == policy.CascadeAlways
+	}
+	return slices.ContainsFunc(x.in.Evidence.Sources, func(v ect.Verified) bool {
+		wants, _ := v.Claims().Ext.Bool(ect.ExtCascade)
+		return wants && v.Issuer() == x.in.Call.Caller.ID
+	})
 }
 
 // escalated tells operators of a critical error of a workflow.
@@ -310,4 +330,45 @@ func (x *request) answer(out transport.Attested) transport.Answer {
 	a := out.Answer()
 	a.Evidence, a.Losses, a.Notice = x.trail.Proof(), x.trail.Losses(), routing.NoticeOf(x.to.Agent.Lifecycle)
 	return a
+}
+
+// humans decide what rollbacks cannot.
+type humans struct{ g *Gateway }
+
+// Hold implements [rollback.Humans].
+func (h humans) Hold(ctx context.Context, e hitl.StandingEvent, after attest.Lineage) error {
+	e.At = h.g.Now().UTC()
+	_, err := h.g.parts.Levels.Change(ctx, after.Workflow, approval.Order{Event: e, After: after})
+	return err
+}
+
+// Lift implements [rollback.Humans]. A workflow that is held for another reason, too, stays held.
+func (h humans) Lift(ctx context.Context, wid, by string) error {
+	e := hitl.StandingEvent{Step: hitl.Lift, At: h.g.Now().UTC(), By: by, Reason: "an approver accepts what cannot be undone", Roles: []string{string(policy.RoleApprover)}}
+	_, err := h.g.parts.Levels.Set(ctx, wid, e)
+	_, refused := errors.AsType[*hitl.RefusedError](err)
+	if _, runs := errors.AsType[*hitl.StandingError](err); refused || runs {
+		h.g.Logger.InfoContext(ctx, "a workflow stays as it is after an approval", slog.String("wid", wid), slog.Any("error", err))
+		return nil
+	}
+	return err
+}
+
+// Standing implements [rollback.Humans].
+func (h humans) Standing(ctx context.Context, wid string) (hitl.Mode, error) {
+	level, err := h.g.parts.Levels.Read(ctx, wid)
+	return level.Mode, err
+}
+
+// Ask implements [rollback.Humans].
+func (h humans) Ask(ctx context.Context, q rollback.Question) error {
+	return approval.Ask(ctx, h.g.parts.Approvals, approval.Question{
+		ID: q.ID, About: "rollback", Asker: q.Asker, Workflow: q.Workflow, Gated: q.Gated, Input: ect.Hash(q.Content), Content: q.Content,
+		Subject: "These steps cannot be undone. Grant: they stay, and the workflow goes on. Deny: the workflow is stopped.",
+	})
+}
+
+// Answer implements [rollback.Humans].
+func (h humans) Answer(ctx context.Context, id string) (granted, over bool, err error) {
+	return approval.Answer(ctx, h.g.parts.Approvals, id)
 }

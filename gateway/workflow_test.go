@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -253,80 +254,91 @@ func TestWorkflow_Errors(t *testing.T) {
 		result         string
 		severity, kind string
 		upstream       int
-		escalates      bool
+		reasons        []string // for which humans are called: a critical error, or an action that cannot be undone and of which nothing is known
 	}{
 		"the agent is not reached": {fail: &transport.UnreachableError{Agent: "calculator"}, severity: "error", kind: "action_failed"},
-		"the agent is too slow":    {fail: &transport.TimeoutError{Agent: "calculator"}, severity: "error", kind: "timeout"},
+		"the agent is too slow":    {fail: &transport.TimeoutError{Agent: "calculator"}, severity: "error", kind: "timeout", reasons: []string{"irreversible"}},
 		"a further gateway refuses": {
 			fail:     &transport.RefusedError{Agent: "calculator", Status: 403, Code: "policy_violation"},
 			severity: "error", kind: "upstream_cascade", upstream: 2,
 		},
-		"the gateway fails":          {fail: errors.New("a bug"), severity: "critical", kind: "unknown", escalates: true},
+		"the gateway fails":          {fail: errors.New("a bug"), severity: "critical", kind: "unknown", reasons: []string{"critical", "irreversible"}},
 		"the agent is never reached": {unknown: true, severity: "error", kind: "action_failed"},
 		"the tool fails":             {result: `{"resultType":"complete","isError":true,"content":[{"type":"text","text":"secret"}]}`, severity: "error", kind: "action_failed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var posted []breakers.Event
-			b := newFixture(t, gateway.Settings{}, policy.Rules{Open: true}, func(d *gateway.Deps) {
-				d.Escalate = func(_ context.Context, e breakers.Event) { posted = append(posted, e) }
-			})
-			wid, start := b.begin(t)
-			b.agent.fail, b.agent.result = tc.fail, tc.result
-			if refused, ok := errors.AsType[*transport.RefusedError](tc.fail); ok {
-				for range tc.upstream {
-					token, err := b.server.Signer(t, func() time.Time { return b.now() }).Sign(ect.Claims{
-						Audience: []string{string(b.self.ID)}, Workflow: wid, Act: ect.ActTranslateError, Parents: []ect.ID{ect.NewID()},
-						Ext: ect.Ext{ect.ExtError: []byte(`"policy_violation"`), ect.ExtSourceProtocol: []byte(`"a2a-v1"`), ect.ExtDestProtocol: []byte(`"mcp-v1"`)},
-					})
-					if err != nil {
-						t.Fatal(err)
+			synctest.Test(t, func(t *testing.T) {
+				var posted []breakers.Event
+				b := newFixture(t, gateway.Settings{}, policy.Rules{Open: true}, func(d *gateway.Deps) {
+					d.Escalate = func(_ context.Context, e breakers.Event) { posted = append(posted, e) }
+				})
+				b.clock = time.Now
+				wid, start := b.begin(t)
+				b.agent.fail, b.agent.result = tc.fail, tc.result
+				if refused, ok := errors.AsType[*transport.RefusedError](tc.fail); ok {
+					for range tc.upstream {
+						token, err := b.server.Signer(t, func() time.Time { return b.now() }).Sign(ect.Claims{
+							Audience: []string{string(b.self.ID)}, Workflow: wid, Act: ect.ActTranslateError, Parents: []ect.ID{ect.NewID()},
+							Ext: ect.Ext{ect.ExtError: []byte(`"policy_violation"`), ect.ExtSourceProtocol: []byte(`"a2a-v1"`), ect.ExtDestProtocol: []byte(`"mcp-v1"`)},
+						})
+						if err != nil {
+							t.Fatal(err)
+						}
+						refused.Evidence = append(refused.Evidence, token.Compact())
 					}
-					refused.Evidence = append(refused.Evidence, token.Compact())
 				}
-			}
-			call := b.call(addBody, b.task(t, wid, addBody, start.ID))
-			if tc.unknown {
-				call = b.call(addBody)
-				call.Parent = string(start.ID)
-				b.agent.undescribed = &transport.UnreachableError{Agent: "calculator"}
-			}
-			_, _ = b.Exchange(t.Context(), call)
-			tokens := b.tokensOf(t, wid)
-			at := slices.IndexFunc(tokens, func(c ect.Claims) bool { return c.Act == ect.ActError })
-			if at < 0 {
-				t.Fatalf("no error among %v", acts(tokens))
-			}
-			failed := tokens[at]
-			action := ect.ActTranslate
-			if tc.unknown {
-				action = ect.ActIntent
-			}
-			request := tokens[slices.IndexFunc(tokens, func(c ect.Claims) bool { return c.Act == action })]
-			severity, _ := failed.Ext.String(ect.ExtSeverity)
-			kind, _ := failed.Ext.String(ect.ExtErrorType)
-			upstream, listed := failed.Ext.Strings(ect.ExtUpstreamErrors)
-			if severity != tc.severity || kind != tc.kind || string(failed.Ext[ect.ExtCheckpointID]) != "null" || !listed || len(upstream) != tc.upstream || !slices.Equal(failed.Parents, []ect.ID{request.ID}) {
-				t.Errorf("the error is %s, %s, checkpoint %s, upstream %v, parents %v", severity, kind, failed.Ext[ect.ExtCheckpointID], upstream, failed.Parents)
-			}
-			escalation := slices.IndexFunc(tokens, func(c ect.Claims) bool { return c.Act == ect.ActEscalate })
-			if (escalation >= 0) != tc.escalates || (len(posted) == 1) != tc.escalates {
-				t.Fatalf("escalated %v, posted %+v", escalation >= 0, posted)
-			}
-			want := workflow.Failed
-			if tc.escalates {
-				want = workflow.Escalated
-				if !slices.Equal(tokens[escalation].Parents, []ect.ID{failed.ID}) || posted[0].Work != wid {
-					t.Errorf("the escalation has the parents %v, posted is %+v", tokens[escalation].Parents, posted[0])
+				call := b.call(addBody, b.task(t, wid, addBody, start.ID))
+				if tc.unknown {
+					call = b.call(addBody)
+					call.Parent = string(start.ID)
+					b.agent.undescribed = &transport.UnreachableError{Agent: "calculator"}
 				}
-			}
-			if r := b.report(t, wid); len(r.Steps) != 1 || r.Steps[0].State != want || len(r.Steps[0].Errors) == 0 {
-				t.Errorf("the report is %+v", r)
-			}
-			answer, _ := b.Exchange(t.Context(), b.call(addBody, b.source(t, addBody, nil)))
-			if len(answer.Evidence) > 0 && slices.Contains(acts(b.tokensOf(t, claims(t, answer.Evidence[0]).Workflow)), ect.ActError) {
-				t.Error("an error of a workflow without a start")
-			}
+				_, _ = b.Exchange(t.Context(), call)
+				synctest.Wait()
+				tokens := b.tokensOf(t, wid)
+				at := slices.IndexFunc(tokens, func(c ect.Claims) bool { return c.Act == ect.ActError })
+				if at < 0 {
+					t.Fatalf("no error among %v", acts(tokens))
+				}
+				failed := tokens[at]
+				action := ect.ActTranslate
+				if tc.unknown {
+					action = ect.ActIntent
+				}
+				request := tokens[slices.IndexFunc(tokens, func(c ect.Claims) bool { return c.Act == action })]
+				severity, _ := failed.Ext.String(ect.ExtSeverity)
+				kind, _ := failed.Ext.String(ect.ExtErrorType)
+				upstream, listed := failed.Ext.Strings(ect.ExtUpstreamErrors)
+				of := "null"
+				if at := slices.IndexFunc(tokens, func(c ect.Claims) bool { return c.Act == ect.ActCheckpoint }); at >= 0 {
+					of = `"` + string(tokens[at].ID) + `"`
+				}
+				if severity != tc.severity || kind != tc.kind || (of == "null") != tc.unknown || string(failed.Ext[ect.ExtCheckpointID]) != of || !listed || len(upstream) != tc.upstream || !slices.Equal(failed.Parents, []ect.ID{request.ID}) {
+					t.Errorf("the error is %s, %s, checkpoint %s, upstream %v, parents %v", severity, kind, failed.Ext[ect.ExtCheckpointID], upstream, failed.Parents)
+				}
+				var reasons []string
+				for _, c := range tokens {
+					if reason, _ := c.Ext.String(ect.ExtEscalation); c.Act == ect.ActEscalate && slices.Equal(c.Parents, []ect.ID{failed.ID}) {
+						reasons = append(reasons, reason)
+					}
+				}
+				slices.Sort(reasons)
+				if !slices.Equal(reasons, tc.reasons) || len(posted) != len(tc.reasons) || len(posted) > 0 && posted[0].Work != wid {
+					t.Fatalf("humans are called for %v, posted %+v", reasons, posted)
+				}
+				want := workflow.Failed
+				if len(tc.reasons) > 0 {
+					want = workflow.Escalated
+				}
+				if r := b.report(t, wid); len(r.Steps) != 1 || r.Steps[0].State != want || len(r.Steps[0].Errors) == 0 {
+					t.Errorf("the report is %+v", r)
+				}
+				answer, _ := b.Exchange(t.Context(), b.call(addBody, b.source(t, addBody, nil)))
+				if len(answer.Evidence) > 0 && slices.Contains(acts(b.tokensOf(t, claims(t, answer.Evidence[0]).Workflow)), ect.ActError) {
+					t.Error("an error of a workflow without a start")
+				}
+			})
 		})
 	}
 }

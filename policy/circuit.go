@@ -12,6 +12,7 @@ import (
 const (
 	constraintCircuitThreshold Constraint = "atd.circuit_threshold"
 	constraintCircuitWindow    Constraint = "atd.circuit_window_s"
+	constraintCascade          Constraint = "atd.cascade"    // a failure in a workflow begins a rollback (AEPB, Translation Failure Handling; R22)
 	constraintCheckpoint       Constraint = "atd.checkpoint" // "required"; our own name in the name space of the draft (R22)
 )
 

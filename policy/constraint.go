@@ -31,6 +31,15 @@ const (
 	GraphRefuse GraphRule = "refuse" // the message is refused
 )
 
+// Cascade says whether a failure of a step begins a rollback of what led to it (AEPB, Translation Failure Handling; R22).
+type Cascade string
+
+// The rules. Empty: the token of the caller says it.
+const (
+	CascadeAlways Cascade = "true"
+	CascadeNever  Cascade = "false"
+)
+
 // Constraints are the node constraints that hold for a message (AEPB,
 // Translation Policy).
 type Constraints struct {
@@ -45,7 +54,8 @@ type Constraints struct {
 	MinLevel       ect.Level // of the ECTs that callers bring, and then they must bring one; 0: no rule
 	AllowLosses    []string  // codes of losses that may happen although they change the meaning (R7)
 	Circuit        Circuit   // when the breaker of an agent opens
-	Checkpoint     bool      // a checkpoint precedes every message that begins work, in a workflow or not (R22)
+	Cascade        Cascade
+	Checkpoint     bool // a checkpoint precedes every message that begins work, in a workflow or not (R22)
 }
 
 // Validate reports what an operator cannot have meant.

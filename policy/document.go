@@ -228,6 +228,13 @@ func ruleOf(name Constraint, value json.RawMessage) (r rule, known, ok bool) {
 	case constraintCircuitWindow:
 		window, ok := parseCircuitWindow(value)
 		return func(c *Constraints) { c.Circuit.Window = stricter(c.Circuit.Window, window) }, true, ok
+	case constraintCascade:
+		decided := map[string]Cascade{"true": CascadeAlways, "false": CascadeNever}[string(value)]
+		return func(c *Constraints) {
+			if c.Cascade != CascadeNever {
+				c.Cascade = decided
+			}
+		}, true, decided != ""
 	case constraintCheckpoint:
 		word, isText := unquote(value)
 		return func(c *Constraints) { c.Checkpoint = true }, true, isText && word == "required"

@@ -149,6 +149,18 @@ func (l *Levels) Of(wid string) Level {
 	return h
 }
 
+// Read is how a workflow stands, as all replicas know it. Its errors are those of the store.
+func (l *Levels) Read(ctx context.Context, wid string) (Level, error) {
+	found, err := l.records.Read(ctx, state.EntryKey{Kind: KindLevel, ID: wid})
+	level := found.Value
+	if due := level.Due(); err == nil && !due.IsZero() && !l.now().Before(due) {
+		if next, err := level.Next(hitl.StandingEvent{Step: hitl.Overdue, At: due}); err == nil {
+			level.Standing = next
+		}
+	}
+	return level, recording(err)
+}
+
 // List is the workflows that are held, as this replica knows them.
 func (l *Levels) List() (list []Level) {
 	l.mu.Lock()

@@ -20,11 +20,12 @@ const KindUndo = "undo"
 type underWay struct {
 	undo.Journal
 
-	Digest string // of the bytes of the request
-	Owner  string // whose share of the store it takes
-	Holder string // in whose share its evidence counts
-	Reason string // that the request gives
-	Token  string // what the gateway signed of it last
+	Digest string       // of the bytes of the request
+	Owner  string       // whose share of the store it takes
+	Holder string       // in whose share its evidence counts
+	Reason string       // that the request gives
+	Caller ect.Identity // of the failure that it follows from; empty: the issuer of the request asks for it
+	Token  string       // what the gateway signed of it last
 	// Natives are the checkpoints by which agents that roll back themselves know those of the steps.
 	Natives map[ect.ID]ect.ID
 
@@ -38,6 +39,7 @@ type written struct {
 	Owner   string          `json:"owner,omitempty"`
 	Holder  string          `json:"holder,omitempty"`
 	Reason  string          `json:"reason,omitempty"`
+	Caller  ect.Identity    `json:"caller,omitempty"`
 	Token   string          `json:"token,omitempty"`
 
 	Natives map[ect.ID]ect.ID `json:"natives,omitempty"`
@@ -48,7 +50,7 @@ func encode(u underWay) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return json.Marshal(written{journal, u.Digest, u.Owner, u.Holder, u.Reason, u.Token, u.Natives})
+	return json.Marshal(written{journal, u.Digest, u.Owner, u.Holder, u.Reason, u.Caller, u.Token, u.Natives})
 }
 
 func decode(text []byte) (u underWay, err error) {
@@ -56,7 +58,7 @@ func decode(text []byte) (u underWay, err error) {
 	if err := json.Unmarshal(text, &w); err != nil {
 		return u, err
 	}
-	u = underWay{Digest: w.Digest, Owner: w.Owner, Holder: w.Holder, Reason: w.Reason, Token: w.Token, Natives: w.Natives}
+	u = underWay{Digest: w.Digest, Owner: w.Owner, Holder: w.Holder, Reason: w.Reason, Caller: w.Caller, Token: w.Token, Natives: w.Natives}
 	u.Journal, err = undo.Decode(w.Journal)
 	return u, err
 }

@@ -100,6 +100,7 @@ func (s *Service) Begin(ctx context.Context, c Command) (View, error) {
 	}
 	o := Order{
 		Workflow: wid, From: c.From, Issuer: s.deps.Self, Request: claims.ID, Digest: ect.Hash([]byte(compact)), Cascade: c.Cascade, Reason: c.Reason,
+		Reviewed: true,
 	}
 	if err := s.open(ctx, o); err != nil {
 		return View{}, err

@@ -30,9 +30,13 @@ func (p planner) plan(ctx context.Context, o Order) (undo.Plan, map[ect.ID]ect.I
 	if err != nil {
 		return undo.Plan{}, nil, err
 	}
-	plan, err := undo.Make(run, known, undo.Request{
-		From: o.From, Cascade: o.Cascade, At: p.deps.Now(), Patience: p.deps.Patience(), Retention: ect.DefaultRetention,
-	})
+	r := undo.Request{From: o.From, Cascade: o.Cascade, At: p.deps.Now(), Patience: p.deps.Patience(), Retention: ect.DefaultRetention}
+	if !o.Reviewed {
+		if r.Critical, err = p.deps.Critical(ctx, o.Workflow); err != nil {
+			return undo.Plan{}, nil, err
+		}
+	}
+	plan, err := undo.Make(run, known, r)
 	return plan, natives, err
 }
 

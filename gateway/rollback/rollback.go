@@ -48,7 +48,9 @@ type Deps struct {
 	Read        func(ctx context.Context, wid string, who ect.Identity) (workflow.Run, []workflow.Token, error) // a workflow, from its tokens
 	Find        func(ctx context.Context, refs ...ect.Ref) ([][]ect.Record, error)                              // of the evidence store
 	Patience    func() time.Duration                                                                            // how long the longest call may take
+	Critical    func(ctx context.Context, wid string) (func(node string) bool, error)                           // which planned nodes of a workflow are critical; a nil function: none is
 	Notices     Notices
+	Humans      Humans
 	Replicas    Replicas
 	Entries     store.Entries
 	Now         func() time.Time
@@ -58,9 +60,21 @@ type Deps struct {
 
 // Notices are told how rollbacks go on.
 type Notices struct {
-	Escalate func(ctx context.Context, wid, compact string)                              // calls operators, and does not wait for that
-	Hold     func(ctx context.Context, step hitl.Step, why string, after attest.Lineage) // pauses or stops a workflow
+	Escalate func(ctx context.Context, wid, compact string) // calls operators, and does not wait for that
 	Count    func(status string)
+}
+
+// Humans decide what rollbacks cannot.
+type Humans interface {
+	// Hold pauses or stops the workflow of a lineage. An event has no time. What is held as demanded stays so.
+	Hold(ctx context.Context, e hitl.StandingEvent, after attest.Lineage) error
+	// Lift lets a workflow go on that was paused for a question, after humans granted it.
+	Lift(ctx context.Context, wid, by string) error
+	// Standing is how a workflow stands, as all replicas know it.
+	Standing(ctx context.Context, wid string) (hitl.Mode, error)
+	// Ask asks humans; the same question is asked once. Answer is what they answered.
+	Ask(ctx context.Context, q Question) error
+	Answer(ctx context.Context, id string) (granted, over bool, err error)
 }
 
 // Replicas are the processes of this gateway that carry out rollbacks.
@@ -72,20 +86,26 @@ type Replicas struct {
 
 // Service takes rollback requests, and carries out those to checkpoints that are saved here. It is safe for concurrent use.
 type Service struct {
-	deps     Deps
-	journals *record.Machine[underWay]
-	says     statements
+	deps       Deps
+	journals   *record.Machine[underWay]
+	aftermaths *record.Machine[aftermath]
+	says       statements
 
 	mu   sync.Mutex
-	runs map[string]bool // workflows whose rollback goes on at this replica
+	runs map[string]bool // by workflow: rollbacks that go on at this replica; by name: aftermaths
 }
 
 // New makes a service.
 func New(deps Deps) (*Service, error) {
-	made, err := journals(record.Deps{
+	records := record.Deps{
 		Entries: deps.Entries, Evidence: func() record.Evidence { return deps.Attest.Statements() }, Now: deps.Now, Logger: deps.Logger,
-	})
-	return &Service{deps: deps, journals: made, says: statements{deps.Self, deps.Directory}, runs: map[string]bool{}}, err
+	}
+	made, err := journals(records)
+	if err != nil {
+		return nil, err
+	}
+	after, err := aftermaths(records)
+	return &Service{deps: deps, journals: made, aftermaths: after, says: statements{deps.Self, deps.Directory}, runs: map[string]bool{}}, err
 }
 
 // Rollback takes a rollback request that came over HTTP apart from every agent's

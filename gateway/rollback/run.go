@@ -1,6 +1,7 @@
 package rollback
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,6 +15,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/record"
 	"github.com/aepb/aepb-gateway/gateway/state"
+	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/worker"
 	undo "github.com/aepb/aepb-gateway/lifecycle/rollback"
@@ -49,7 +51,7 @@ type Call struct {
 // Watch goes on with rollbacks whose replica has ended, until ctx ends.
 func (s *Service) Watch(ctx context.Context) {
 	for worker.Pause(ctx, lookInterval) {
-		if err := s.look(ctx); err != nil && ctx.Err() == nil {
+		if err := errors.Join(s.look(ctx), s.lookAfter(ctx)); err != nil && ctx.Err() == nil {
 			s.deps.Logger.WarnContext(ctx, "rollbacks that are under way are not known anew", slog.Any("error", err))
 		}
 	}
@@ -57,20 +59,24 @@ func (s *Service) Watch(ctx context.Context) {
 
 // look takes over the rollbacks of replicas that are gone.
 func (s *Service) look(ctx context.Context) error {
+	return s.each(ctx, KindUndo, func(e store.Entry) {
+		u, running, err := s.begun(ctx, e.Key.ID)
+		if err == nil && running && (u.Runner == s.deps.Replicas.Self || !s.deps.Replicas.Alive(ctx, u.Runner)) {
+			s.start(ctx, e.Key.ID, u.Request, u.Holder)
+		}
+	})
+}
+
+// each visits all entries of a kind.
+func (s *Service) each(ctx context.Context, kind string, visit func(store.Entry)) error {
 	for after := ""; ; {
-		entries, err := s.deps.Entries.List(ctx, KindUndo, "", after, pageSize)
+		entries, err := s.deps.Entries.List(ctx, kind, "", after, pageSize)
 		if err != nil {
 			return err
 		}
 		for _, e := range entries {
 			after = e.Key.ID
-			u, running, err := s.begun(ctx, after)
-			if err != nil || !running {
-				continue
-			}
-			if by := u.Runner; by == s.deps.Replicas.Self || !s.deps.Replicas.Alive(ctx, by) {
-				s.start(ctx, after, u.Request, u.Holder)
-			}
+			visit(e)
 		}
 		if len(entries) < pageSize {
 			return nil
@@ -78,29 +84,37 @@ func (s *Service) look(ctx context.Context) error {
 	}
 }
 
-// start goes on with a rollback in the background, once at this replica. Where there is no space for that now, the next look starts it.
+// start goes on with a rollback in the background.
 func (s *Service) start(ctx context.Context, workflow string, request ect.ID, holder string) {
+	s.background(ctx, workflow, holder, func(life context.Context) error { return s.run(life, workflow, request) })
+}
+
+// background does what has a name, once at a time at this replica. Where there is no space for that now, the next look starts it.
+func (s *Service) background(ctx context.Context, name, holder string, work func(context.Context) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.runs[workflow] {
+	if s.runs[name] {
 		return
 	}
 	err := s.deps.Replicas.Go(holder, func(life context.Context) {
 		defer func() {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			delete(s.runs, workflow)
+			delete(s.runs, name)
 		}()
-		if err := s.run(life, workflow, request); err != nil && life.Err() == nil && !errors.Is(err, errOver) {
-			s.deps.Logger.WarnContext(life, "a rollback is interrupted: it goes on", slog.String("wid", workflow), slog.Any("error", err))
+		if err := work(life); err != nil && life.Err() == nil && !errors.Is(err, errOver) && !errors.Is(err, errLooks) {
+			s.deps.Logger.WarnContext(life, "a rollback is interrupted: it goes on", slog.String("work", name), slog.Any("error", err))
 		}
 	})
 	if err != nil {
-		s.deps.Logger.WarnContext(ctx, "a rollback waits for space", slog.String("wid", workflow), slog.Any("error", err))
+		s.deps.Logger.WarnContext(ctx, "a rollback waits for space", slog.String("work", name), slog.Any("error", err))
 		return
 	}
-	s.runs[workflow] = true
+	s.runs[name] = true
 }
+
+// errLooks ends a run that waits for a human: the next look starts it again.
+var errLooks = errors.New("rollback: a human looks at it first")
 
 // run does what a rollback has to do next, until it is over.
 func (s *Service) run(ctx context.Context, workflow string, request ect.ID) error {
@@ -154,6 +168,25 @@ func (s *Service) take(ctx context.Context, u underWay, effect undo.Effect) (und
 			worker.Pause(ctx, min(time.Second<<min(next.Steps[effect.Step].Tries, 5), longestPause))
 		}
 		return next, err
+	case undo.Hold:
+		err := s.deps.Humans.Hold(ctx, hitl.StandingEvent{Step: hitl.Pause, Why: reasonCritical}, attest.Lineage{Workflow: j.Workflow, Parents: []ect.ID{j.Request}})
+		if err != nil {
+			return u, err
+		}
+		event.Kind = undo.Paused
+		return s.advance(ctx, u, event, nil)
+	case undo.Await:
+		mode, err := s.deps.Humans.Standing(ctx, j.Workflow)
+		switch {
+		case err != nil:
+			return u, recording(err)
+		case mode == hitl.Paused:
+			return u, errLooks
+		}
+		if event.Kind = undo.Released; mode == hitl.Stopped {
+			event.Kind = undo.Declined
+		}
+		return s.advance(ctx, u, event, nil)
 	case undo.Report:
 		event.Kind = undo.Overdue
 		return s.advance(ctx, u, event, s.says.overdue(u))
@@ -278,7 +311,9 @@ func (s *Service) finish(ctx context.Context, u underWay) error {
 	if err != nil {
 		return err
 	}
-	s.hold(ctx, u) // before its caller hears of the end
+	if err := s.hold(ctx, u); err != nil { // before its caller hears of the end
+		return err
+	}
 	value, err := json.Marshal(saved{Digest: u.Digest, Result: j.Result, Status: j.Status, Steps: brief(j.Steps), At: j.Ended})
 	if err != nil {
 		return err
@@ -305,18 +340,29 @@ func (s *Service) keepResult(ctx context.Context, u underWay, value []byte) (fir
 	return first, err
 }
 
-// hold stops the workflow of a rollback in which a step failed, and pauses one in which a human has to deal with a step (ATD,
-// Interaction with HITL).
-func (s *Service) hold(ctx context.Context, u underWay) {
-	in := func(state undo.StepState) bool {
-		return slices.ContainsFunc(u.Steps, func(p undo.Progress) bool { return p.State == state })
+// hold stops the workflow of a rollback in which a step failed, and asks humans about one in which they have to deal with a step (ATD,
+// Interaction with HITL, 1 and 2).
+func (s *Service) hold(ctx context.Context, u underWay) error {
+	var left []ect.ID
+	for _, p := range u.Steps {
+		switch p.State {
+		case undo.StepFailed:
+			return s.deps.Humans.Hold(ctx, hitl.StandingEvent{Step: hitl.Stop, Why: "a rollback failed"}, attest.After(u.Result))
+		case undo.StepEscalated:
+			left = append(left, p.Checkpoint)
+		default:
+		}
 	}
-	switch {
-	case in(undo.StepFailed):
-		s.deps.Notices.Hold(ctx, hitl.Stop, "a rollback failed", attest.After(u.Result))
-	case in(undo.StepEscalated):
-		s.deps.Notices.Hold(ctx, hitl.Pause, "a rollback could not undo everything", attest.After(u.Result))
+	if len(left) == 0 {
+		return nil
 	}
+	_, err := s.follow(ctx, string(u.Request), aftermath{Owner: u.Owner, Holder: u.Holder, Aftermath: undo.Aftermath{
+		Workflow: u.Workflow, Cause: u.Result, Caller: cmp.Or(u.Caller, u.Issuer), Holds: true, Stage: undo.StageAsk, Stuck: left,
+	}}, nil)
+	if err != nil {
+		return err
+	}
+	return s.deps.Humans.Hold(ctx, hitl.StandingEvent{Step: hitl.Pause, Why: reasonLeft, Roles: askedRoles()}, attest.After(u.Result))
 }
 
 // brief is steps without their tokens, which are on record.

@@ -27,6 +27,34 @@ func (s statements) stepRequest(u underWay, at int) *attest.Statement {
 	return s.statement(u, ect.ActRollbackRequest, ext, s.audience(step.Agent), u.known(step), u.Request)
 }
 
+// The reasons that the gateway gives for what follows from a failure.
+const (
+	cascadeReason  = "a step failed, and takes with it what led to it alone"
+	reasonLeft     = "something cannot be undone: an approver decides"
+	reasonCritical = "a rollback reaches steps that are declared critical: an operator lets the workflow go on, or stops it"
+)
+
+// cascade asks for the rollback that follows from a failure (AEPB, Translation Failure Handling). The error is what it follows from.
+func (s statements) cascade(a aftermath) *attest.Statement {
+	ext := ect.Ext{}
+	ext.SetText(ect.ExtATDReason, cascadeReason)
+	ext.SetBool(ect.ExtCascade, true)
+	ext.SetList(ect.ExtUpstreamErrors, []string{string(attest.After(a.Cause).Parents[0])}, 0)
+	return &attest.Statement{
+		Act: ect.ActRollbackRequest, Lineage: attest.Lineage{Workflow: a.Workflow, Parents: []ect.ID{a.Roots[0]}}, Audience: []string{string(a.Caller)},
+		Ext: ext, Holder: a.Holder,
+	}
+}
+
+// call calls humans to what cannot be undone (ATD, Interaction with HITL, 1). content is what they decide about.
+func (s statements) call(a aftermath, content []byte) *attest.Statement {
+	ext := ect.Ext{}
+	ext.SetString(ect.ExtEscalation, "irreversible")
+	return &attest.Statement{
+		Act: ect.ActEscalate, Lineage: attest.After(a.Cause), Audience: []string{string(a.Caller)}, Input: ect.Hash(content), Ext: ext, Holder: a.Holder,
+	}
+}
+
 func reasonOf(u underWay) string {
 	if u.Reason != "" {
 		return u.Reason

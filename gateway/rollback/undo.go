@@ -26,6 +26,8 @@ type Order struct {
 	Request  ect.ID // jti of the request
 	Digest   string // of its bytes
 	Cascade  bool
+	Reviewed bool         // an operator has seen the plan
+	Caller   ect.Identity // of the failure that it follows from; empty: the issuer asks for it
 	Reason   string
 	Owner    string // whose share of the store it takes
 	Holder   string // in whose share its evidence counts
@@ -113,7 +115,7 @@ func (s *Service) open(ctx context.Context, o Order) error {
 		}
 		u = underWay{
 			Journal: undo.Begin(plan, o.Workflow, o.Issuer, o.Request, s.deps.Replicas.Self), Digest: o.Digest, Owner: o.Owner, Holder: o.Holder, Reason: o.Reason,
-			Natives: natives,
+			Natives: natives, Caller: o.Caller,
 		}
 	}
 	if err := s.begin(ctx, u); err != nil {

@@ -104,7 +104,7 @@ func (e *evictions) counts() map[string]float64 {
 // decided, which must be writable however many tasks and sessions there are (R18).
 func recordKinds() []string {
 	kinds := []string{agentlife.KindLifecycle, breakers.KindBreaker, store.KindDecision, listing.KindAgent, workflow.KindWorkflow}
-	return append(append(kinds, approval.KindLevel, rollback.KindUndo, store.KindRollback), append(approval.Kinds(), consensus.Kinds()...)...)
+	return append(append(kinds, approval.KindLevel, rollback.KindUndo, rollback.KindAftermath, store.KindRollback), append(approval.Kinds(), consensus.Kinds()...)...)
 }
 
 // openState opens what the operator named, or keeps state in memory: what was

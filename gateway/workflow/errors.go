@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"slices"
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/attest"
@@ -21,7 +22,21 @@ type Failure struct {
 	Upstream    []ect.ID // of the errors that caused it, the nearest first
 	Caller      ect.Identity
 	Holder      string
+	Owner       string // whose share of the store it takes
+	Checkpoint  ect.ID // of the action; empty: it has none
+
+	Cascade      bool // a rollback of what led to the failure begins
+	Irreversible bool // the action cannot be undone, and what it did is not known
 }
+
+// Lasts reports whether something follows from a failure beside its error.
+func (f Failure) Lasts() bool {
+	severity, _ := f.Kind()
+	return severity >= workflow.SeverityError && (f.Cascade || f.Irreversible && slices.Contains(unknown, f.Code))
+}
+
+// unknown are the codes of failures after which it is not known what an agent did.
+var unknown = []string{problem.CodeTimeout, problem.CodeBadReply, problem.CodeInternal}
 
 // kinds says how grave a failure is and of which type, by the code of its problem (ATD, Error Signaling).
 var kinds = map[string]struct {
@@ -75,14 +90,16 @@ func (f Failure) Kind() (workflow.Severity, workflow.ErrorType) {
 }
 
 // Fail signs the atd:error of a failure, whose parent is the failed action, and for a critical one an
-// atd:escalate, whose parent is the error (ATD, Error Signaling and HITL Escalation; R22: no checkpoint, so
+// atd:escalate, whose parent is the error (ATD, Error Signaling and HITL Escalation; R22: without a checkpoint
 // atd.checkpoint_id is null). What cannot be recorded is logged: the failure has evidence of its own.
 func (s *Service) Fail(ctx context.Context, f Failure) {
 	severity, kind := f.Kind()
 	ext := ect.Ext{}
 	ext.SetString(ect.ExtSeverity, severity.String())
 	ext.SetString(ect.ExtErrorType, string(kind))
-	ext[ect.ExtCheckpointID] = json.RawMessage("null")
+	if ext[ect.ExtCheckpointID] = json.RawMessage("null"); f.Checkpoint != "" {
+		ext.SetString(ect.ExtCheckpointID, string(f.Checkpoint))
+	}
 	ext.SetText(ect.ExtATDDescription, f.Description)
 	upstream := make([]string, 0, len(f.Upstream))
 	for _, id := range f.Upstream {
@@ -92,7 +109,11 @@ func (s *Service) Fail(ctx context.Context, f Failure) {
 	statement := attest.Statement{
 		Act: ect.ActError, Lineage: attest.Lineage{Workflow: f.Workflow, Parents: f.Action}, Audience: []string{string(f.Caller)}, Ext: ext, Holder: f.Holder,
 	}
-	compact, err := s.deps.Evidence.State(ctx, statement)
+	state := s.deps.Evidence.State
+	if f.Lasts() {
+		state = func(ctx context.Context, st attest.Statement) (string, error) { return s.deps.Follow(ctx, f, st) }
+	}
+	compact, err := state(ctx, statement)
 	if err == nil && severity.Escalates() {
 		err = s.escalate(ctx, f, compact)
 	}

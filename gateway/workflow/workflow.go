@@ -51,8 +51,10 @@ type Deps struct {
 	Belongs  func(ctx context.Context, workflow string, who ect.Identity) (bool, error) // R14
 	Escalate func(ctx context.Context, workflow, compact string)                        // tells operators, and does not wait for that
 	Failed   func(ctx context.Context, f Failure, compact string)                       // is told of each error that was signed
-	Now      func() time.Time
-	Logger   *slog.Logger
+	// Follow signs and records the error of a failure from which something follows, so that it does follow from it.
+	Follow func(ctx context.Context, f Failure, st attest.Statement) (compact string, err error)
+	Now    func() time.Time
+	Logger *slog.Logger
 }
 
 // Service knows workflows. It is safe for concurrent use.
@@ -66,7 +68,7 @@ type Service struct {
 
 // New makes a service.
 func New(deps Deps) (*Service, error) {
-	if deps.Store == nil || deps.Belongs == nil || deps.Escalate == nil || deps.Failed == nil {
+	if deps.Store == nil || deps.Belongs == nil || deps.Escalate == nil || deps.Failed == nil || deps.Follow == nil {
 		return nil, errors.New("workflow: incomplete Deps: every field is required")
 	}
 	records, err := record.New(record.Kind[Record]{

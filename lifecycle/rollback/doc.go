@@ -70,6 +70,20 @@
 //	failed     a step failed
 //	escalated  otherwise
 //
+// # What follows
+//
+// An [Aftermath] is what follows from a failure, or from a rollback that left something to humans.
+//
+//	stage   event      what it changes
+//	find    found      the branch is known; undo if it has roots, else ask if something is stuck, else over
+//	undo    requested  the request for a rollback to the first root is signed
+//	undo    restored   the first root is done; then as after found
+//	undo    broken     the roots behind the first one are stuck: ask, or over
+//	undo    refused    all roots that are left are stuck: ask
+//	ask     called     the atd:escalate is signed that asks humans
+//	ask     asked      answer
+//	answer  answered   over
+//
 // # Alternatives considered
 //
 // Going on with other branches after a failure would undo more, and leave a state that no order explains: a human who
