@@ -33,7 +33,8 @@ type hotel struct {
 	booked map[string]string // guests by the id of their booking
 	calls  []string          // tool and arguments
 	fail   func(tool string) error
-	twice  bool // what is canceled can be canceled again
+	twice  bool                     // what is canceled can be canceled again
+	hold   map[string]chan struct{} // tools that wait for it
 }
 
 // undoRules say how the hotel's tools are undone.
@@ -51,6 +52,9 @@ func undoRules(t testing.TB) directory.Undo {
 }
 
 func (h *hotel) call(tool string, args json.RawMessage) (string, error) {
+	if hold := h.hold[tool]; hold != nil {
+		<-hold
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.calls = append(h.calls, tool+" "+string(args))

@@ -236,7 +236,7 @@ var attackIndex = []attackFinding{
 		"cmd/aepbctl/approvals:TestAttack_Approvals_TextOfAnotherHash", "cmd/aepbctl/approvals:TestAttack_Approvals_Terminal",
 	}},
 	{id: "W26", what: "have work undone that is not one's own, read a state that another agent deposited, or deposit one in the workflow of others", tests: []string{
-		"gateway:TestAttack_OutsiderRollsBack", "gateway:TestAttack_GroupOverOthers", "gateway:TestAttack_StateOfAnotherAgent",
+		"gateway:TestAttack_OutsiderRollsBack", "gateway:TestAttack_CascadeIntoOthersBranches", "gateway:TestAttack_GroupOverOthers", "gateway:TestAttack_StateOfAnotherAgent",
 		"test/stories:TestAttack_Checkpoints_OutsiderDeposits", "test/stories:TestAttack_Checkpoints_StateOfAnother", "test/stories:TestAttack_Checkpoints_IDOfAnother", "test/stories:TestAttack_Rollbacks_WithoutTheRole", "test/stories:TestAttack_Rollbacks_IDOfACheckpoint", "cmd/aepbctl/rollback:TestAttack_Checkpoints_EndlessList",
 	}},
 	{id: "W27", what: "fill the checkpoints of a workflow, so that the consequential steps of others are refused", tests: []string{
