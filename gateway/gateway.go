@@ -196,16 +196,7 @@ func New(settings Settings, deps Deps) (*Gateway, error) {
 		Executions: g.executions, Webhooks: g.hooks, Workers: g.workers, Now: g.Now, NewID: g.NewID, Logger: g.Logger, Replica: g.instance,
 		Unwanted: func(ctx context.Context, id string) { g.parts.Approvals.Unwanted(ctx, id) },
 	}
-	if g.parts.Workflows, err = workflow.New(workflow.Deps{
-		Entries: deps.Entries, Evidence: g.attest.Statements(), Store: deps.Evidence, Belongs: members.Belongs, Escalate: g.escalated, Now: deps.Now, Logger: deps.Logger,
-		Failed: g.stepFailed,
-		Follow: func(ctx context.Context, f workflow.Failure, st attest.Statement) (string, error) {
-			return g.parts.Rollbacks.Follow(ctx, f, st)
-		},
-	}); err != nil {
-		return nil, err
-	}
-	if err := g.openApprovals(); err != nil {
+	if err := errors.Join(g.openWorkflows(members), g.openApprovals()); err != nil {
 		return nil, err
 	}
 	g.tasks.Failover = task.NewFailover(task.FailoverDeps{
@@ -228,6 +219,18 @@ func New(settings Settings, deps Deps) (*Gateway, error) {
 	return g, nil
 }
 
+// openWorkflows makes what knows workflows.
+func (g *Gateway) openWorkflows(members *membership.Register) (err error) {
+	g.parts.Workflows, err = workflow.New(workflow.Deps{
+		Entries: g.Entries, Evidence: g.attest.Statements(), Store: g.Evidence, Belongs: members.Belongs, Escalate: g.escalated, Now: g.Now, Logger: g.Logger,
+		Failed: g.stepFailed,
+		Follow: func(ctx context.Context, f workflow.Failure, st attest.Statement) (string, error) {
+			return g.parts.Rollbacks.Follow(ctx, f, st)
+		},
+	})
+	return err
+}
+
 // openRollbacks makes what keeps checkpoints, and what rolls back to them.
 func (g *Gateway) openRollbacks() (err error) {
 	g.parts.Checkpoints, err = checkpoint.New(checkpoint.Deps{
@@ -239,10 +242,9 @@ func (g *Gateway) openRollbacks() (err error) {
 	}
 	g.parts.Rollbacks, err = rollback.New(rollback.Deps{
 		Exchange: g.Exchange, Admission: g.admission, Attest: g.attest, Directory: g.Directory, Network: g.Network, Entries: g.Entries,
-		Checkpoints: g.parts.Checkpoints, Agents: undoing{g}, Read: g.parts.Workflows.Read, Find: g.Evidence.Get,
+		Checkpoints: g.parts.Checkpoints, Agents: undoing{g}, Workflows: g.parts.Workflows, Find: g.Evidence.Get,
 		Patience: g.longestCall,
-		Critical: func(context.Context, string) (func(string) bool, error) { return nil, nil },
-		Notices:  rollback.Notices{Escalate: g.escalated, Count: g.Metrics.Undo().RolledBack}, Humans: humans{g},
+		Notices:  rollback.Notices{Escalate: g.escalated, Count: g.Metrics.Undo().RolledBack, Humans: humans{g}},
 		Replicas: rollback.Replicas{
 			Self: g.instance, Alive: g.tasks.IsAlive, Go: func(holder string, work func(context.Context)) error { return g.workers.GoFor(holder, 0, work) },
 		},

@@ -367,9 +367,6 @@ type made struct {
 	saved   bool // and stored
 }
 
-// unknown reports whether it is not known what a call did that cannot be undone.
-func (c *made) unknown() bool { return c != nil && !c.Reversible && !(c.over && c.outcome.Failed) }
-
 // protect makes the checkpoint of a message that may change something, which is signed and not sent (R22). agent is how tokens name its agent. A message that goes on with
 // work that is under way has none: that of the work covers it.
 func (g *Gateway) protect(ctx context.Context, x *request, agent string) error {

@@ -332,6 +332,9 @@ func (x *request) answer(out transport.Attested) transport.Answer {
 	return a
 }
 
+// unknown reports whether it is not known what a call did that cannot be undone.
+func (c *made) unknown() bool { return c != nil && !c.Reversible && !(c.over && c.outcome.Failed) }
+
 // humans decide what rollbacks cannot.
 type humans struct{ g *Gateway }
 

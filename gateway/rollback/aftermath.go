@@ -71,6 +71,12 @@ func aftermaths(deps record.Deps) (*record.Machine[aftermath], error) {
 	}, deps)
 }
 
+// follower goes on with aftermaths.
+type follower struct {
+	rollbacks *Service
+	records   *record.Machine[aftermath]
+}
+
 // Follow records the error of a failure, and what follows from it: with Cascade a rollback of what led to it (AEPB, Translation Failure
 // Handling), and a question to humans about what cannot be undone (ATD, Interaction with HITL, 1). It does not wait for that. It returns
 // the error. Its errors are those of [record.Machine.Decide].
@@ -81,62 +87,62 @@ func (s *Service) Follow(ctx context.Context, f work.Failure, st attest.Statemen
 	if !f.Cascade { // it is about this action alone, and the workflow goes on meanwhile
 		a.Holds, a.Stage, a.Stuck = false, undo.StageAsk, []ect.ID{f.Checkpoint}
 	}
-	return s.follow(ctx, string(ect.NewID()), a, &st)
+	return s.after.follow(ctx, string(ect.NewID()), a, &st)
 }
 
-func (s *Service) follow(ctx context.Context, id string, a aftermath, st *attest.Statement) (string, error) {
-	a.Version, a.Term, a.Runner = undo.Version, 1, s.deps.Replicas.Self
-	made, _, err := s.aftermaths.Decide(ctx, aftermathKey(id, a.Owner), func(before record.Found[aftermath]) (aftermath, *attest.Statement, error) {
+func (f *follower) follow(ctx context.Context, id string, a aftermath, st *attest.Statement) (string, error) {
+	a.Version, a.Term, a.Runner = undo.Version, 1, f.rollbacks.deps.Replicas.Self
+	made, _, err := f.records.Decide(ctx, aftermathKey(id, a.Owner), func(before record.Found[aftermath]) (aftermath, *attest.Statement, error) {
 		if before.Revision != 0 {
 			return before.Value, nil, record.ErrUnchanged
 		}
 		return a, st, nil
 	})
 	if err == nil {
-		s.startAftermath(ctx, id, made.Holder)
+		f.goOn(ctx, id, made.Holder)
 	}
 	return made.Cause, err
 }
 
-// startAftermath goes on with an aftermath in the background.
-func (s *Service) startAftermath(ctx context.Context, id, holder string) {
-	s.background(ctx, KindAftermath+" "+id, holder, func(life context.Context) error { return s.visit(life, id) })
+// goOn goes on with an aftermath in the background.
+func (f *follower) goOn(ctx context.Context, id, holder string) {
+	f.rollbacks.runs.start(ctx, KindAftermath+" "+id, holder, func(life context.Context) error { return f.visit(life, id) })
 }
 
-// lookAfter goes on with what follows and was left by replicas that are gone, or had to wait.
-func (s *Service) lookAfter(ctx context.Context) error {
-	return s.each(ctx, KindAftermath, func(e store.Entry) {
+// lookAgain goes on with what follows and was left by replicas that are gone, or had to wait.
+func (f *follower) lookAgain(ctx context.Context) error {
+	return each(ctx, f.rollbacks.deps.Entries, KindAftermath, func(e store.Entry) {
 		var a aftermath
-		if json.Unmarshal(e.Value, &a) == nil && (a.Runner == s.deps.Replicas.Self || !s.deps.Replicas.Alive(ctx, a.Runner)) {
-			s.startAftermath(ctx, e.Key.ID, a.Holder)
+		if json.Unmarshal(e.Value, &a) == nil && (a.Runner == f.rollbacks.deps.Replicas.Self || !f.rollbacks.deps.Replicas.Alive(ctx, a.Runner)) {
+			f.goOn(ctx, e.Key.ID, a.Holder)
 		}
 	})
 }
 
 // visit does what is due in an aftermath, until it has to wait or is over.
-func (s *Service) visit(ctx context.Context, id string) error {
+func (f *follower) visit(ctx context.Context, id string) error {
 	for {
-		found, err := s.aftermaths.Read(ctx, aftermathKey(id, ""))
+		found, err := f.records.Read(ctx, aftermathKey(id, ""))
 		if err != nil || found.Revision == 0 {
 			return recording(err)
 		}
 		a := found.Value
 		if a.Stage == undo.StageOver {
-			return recording(s.deps.Entries.Delete(ctx, aftermathKey(id, "")))
+			return recording(f.rollbacks.deps.Entries.Delete(ctx, aftermathKey(id, "")))
 		}
-		event, st, err := s.next(ctx, id, a)
+		event, st, err := f.next(ctx, id, a)
 		if err != nil || event.Kind == "" {
 			return err
 		}
-		if err := s.went(ctx, id, a, event, st); err != nil {
+		if err := f.went(ctx, id, a, event, st); err != nil {
 			return err
 		}
 	}
 }
 
 // went takes an aftermath one event further. Where others were first with it, it stays as they left it.
-func (s *Service) went(ctx context.Context, id string, was aftermath, e undo.AftermathEvent, st *attest.Statement) error {
-	_, _, err := s.aftermaths.Decide(ctx, aftermathKey(id, was.Owner), func(before record.Found[aftermath]) (aftermath, *attest.Statement, error) {
+func (f *follower) went(ctx context.Context, id string, was aftermath, e undo.AftermathEvent, st *attest.Statement) error {
+	_, _, err := f.records.Decide(ctx, aftermathKey(id, was.Owner), func(before record.Found[aftermath]) (aftermath, *attest.Statement, error) {
 		now, trial := before.Value, e
 		if before.Revision == 0 || now.Term != was.Term {
 			return now, nil, record.ErrUnchanged
@@ -157,49 +163,49 @@ func (s *Service) went(ctx context.Context, id string, was aftermath, e undo.Aft
 }
 
 // next does what is due, and says what came of it, with what is signed of that. No kind: it has to wait.
-func (s *Service) next(ctx context.Context, id string, a aftermath) (undo.AftermathEvent, *attest.Statement, error) {
+func (f *follower) next(ctx context.Context, id string, a aftermath) (undo.AftermathEvent, *attest.Statement, error) {
 	switch a.Stage {
 	case undo.StageFind:
-		branch, err := planner{s.deps}.branch(ctx, a)
+		branch, err := planner{f.rollbacks.deps}.branch(ctx, a)
 		return undo.AftermathEvent{Kind: undo.Found, Branch: branch}, nil, err
 	case undo.StageUndo:
 		if a.Request == "" {
-			return undo.AftermathEvent{Kind: undo.Requested}, s.says.cascade(a), nil
+			return undo.AftermathEvent{Kind: undo.Requested}, f.rollbacks.says.cascade(a), nil
 		}
-		kind, err := s.cascade(ctx, a)
+		kind, err := f.cascade(ctx, a)
 		return undo.AftermathEvent{Kind: kind}, nil, err
 	case undo.StageAsk:
 		if a.Call == "" {
-			content, err := s.left(ctx, a)
-			return undo.AftermathEvent{Kind: undo.Called}, s.says.call(a, content), err
+			content, err := f.left(ctx, a)
+			return undo.AftermathEvent{Kind: undo.Called}, f.rollbacks.says.call(a, content), err
 		}
-		return undo.AftermathEvent{Kind: undo.Asked}, nil, s.question(ctx, id, a)
+		return undo.AftermathEvent{Kind: undo.Opened}, nil, f.question(ctx, id, a)
 	default:
-		granted, over, err := s.deps.Humans.Answer(ctx, id)
+		granted, over, err := f.rollbacks.deps.Notices.Humans.Answer(ctx, id)
 		if err != nil || !over {
 			return undo.AftermathEvent{}, nil, err
 		}
 		switch {
 		case granted && a.Holds:
-			err = s.deps.Humans.Lift(ctx, a.Workflow, "approval "+id)
+			err = f.rollbacks.deps.Notices.Humans.Lift(ctx, a.Workflow, "approval "+id)
 		case !granted:
-			err = s.deps.Humans.Hold(ctx, hitl.StandingEvent{Step: hitl.Stop, Why: "humans did not accept what cannot be undone"}, attest.After(a.Call))
+			err = f.rollbacks.deps.Notices.Humans.Hold(ctx, hitl.StandingEvent{Step: hitl.Stop, Why: "humans did not accept what cannot be undone"}, attest.After(a.Call))
 		}
 		return undo.AftermathEvent{Kind: undo.Answered}, nil, err
 	}
 }
 
 // cascade rolls back to the first root, and says how that ended; empty: it goes on.
-func (s *Service) cascade(ctx context.Context, a aftermath) (undo.AftermathKind, error) {
+func (f *follower) cascade(ctx context.Context, a aftermath) (undo.AftermathKind, error) {
 	claims, err := ect.ParseRecorded(a.Request)
 	if err != nil {
 		return "", err
 	}
 	o := Order{
-		Workflow: a.Workflow, From: a.Roots[0], Issuer: s.deps.Self, Request: claims.ID, Digest: ect.Hash([]byte(a.Request)), Cascade: true,
+		Workflow: a.Workflow, From: a.Roots[0], Issuer: f.rollbacks.deps.Self, Request: claims.ID, Digest: ect.Hash([]byte(a.Request)), Cascade: true,
 		Reason: cascadeReason, Caller: a.Caller, Owner: a.Owner, Holder: a.Holder,
 	}
-	r, done, err := s.done(ctx, o)
+	r, done, err := f.rollbacks.done(ctx, o)
 	switch {
 	case err != nil:
 		return "", err
@@ -208,11 +214,11 @@ func (s *Service) cascade(ctx context.Context, a aftermath) (undo.AftermathKind,
 	case done:
 		return undo.Broken, nil
 	}
-	err = s.open(ctx, o)
+	err = f.rollbacks.open(ctx, o)
 	if _, wait := errors.AsType[*problem.WaitingError](err); wait || err == nil || isRecording(err) || ctx.Err() != nil {
 		return "", nil // another look says how it stands
 	}
-	s.deps.Logger.WarnContext(ctx, "a failure cannot be rolled back: humans decide", slog.String("wid", a.Workflow), slog.String("checkpoint", string(o.From)), slog.Any("error", err))
+	f.rollbacks.deps.Logger.WarnContext(ctx, "a failure cannot be rolled back: humans decide", slog.String("wid", a.Workflow), slog.String("checkpoint", string(o.From)), slog.Any("error", err))
 	return undo.Refused, nil
 }
 
@@ -224,10 +230,10 @@ type remainder struct {
 }
 
 // left is what cannot be undone, as humans see it.
-func (s *Service) left(ctx context.Context, a aftermath) ([]byte, error) {
+func (f *follower) left(ctx context.Context, a aftermath) ([]byte, error) {
 	list := make([]remainder, 0, min(len(a.Stuck), maxShown))
 	for _, id := range a.Stuck[:min(len(a.Stuck), maxShown)] {
-		saved, err := s.deps.Checkpoints.Find(ctx, a.Workflow, id)
+		saved, err := f.rollbacks.deps.Checkpoints.Find(ctx, a.Workflow, id)
 		if isRecording(err) {
 			return nil, err
 		}
@@ -243,19 +249,19 @@ func (s *Service) left(ctx context.Context, a aftermath) ([]byte, error) {
 const maxShown = 50
 
 // question asks humans, and pauses the workflow until they have answered, if it is to be. The same question is asked once.
-func (s *Service) question(ctx context.Context, id string, a aftermath) error {
-	content, err := s.left(ctx, a)
+func (f *follower) question(ctx context.Context, id string, a aftermath) error {
+	content, err := f.left(ctx, a)
 	if err != nil {
 		return err
 	}
 	if a.Holds {
-		if err := s.deps.Humans.Hold(ctx, hitl.StandingEvent{Step: hitl.Pause, Why: reasonLeft, Roles: askedRoles()}, attest.After(a.Call)); err != nil {
+		if err := f.rollbacks.deps.Notices.Humans.Hold(ctx, hitl.StandingEvent{Step: hitl.Pause, Why: reasonLeft, Roles: askedRoles()}, attest.After(a.Call)); err != nil {
 			return err
 		}
 	}
 	claims, err := ect.ParseRecorded(a.Call)
 	if err == nil {
-		err = s.deps.Humans.Ask(ctx, Question{ID: id, Workflow: a.Workflow, Asker: a.Caller, Gated: claims.ID, Content: content})
+		err = f.rollbacks.deps.Notices.Humans.Ask(ctx, Question{ID: id, Workflow: a.Workflow, Asker: a.Caller, Gated: claims.ID, Content: content})
 	}
 	return err
 }
@@ -274,7 +280,7 @@ type Question struct {
 
 // branch finds what a failure takes with it. A caller's word is about its own steps alone (R22).
 func (p planner) branch(ctx context.Context, a aftermath) (undo.Branch, error) {
-	run, tokens, err := p.deps.Read(ctx, a.Workflow, a.Caller)
+	run, tokens, err := p.deps.Workflows.Read(ctx, a.Workflow, a.Caller)
 	if err != nil {
 		return undo.Branch{}, err
 	}

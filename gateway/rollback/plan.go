@@ -22,7 +22,7 @@ func (p planner) plan(ctx context.Context, o Order) (undo.Plan, map[ect.ID]ect.I
 	if _, err := p.deps.Checkpoints.Find(ctx, o.Workflow, o.From); err != nil {
 		return undo.Plan{}, nil, err
 	}
-	run, tokens, err := p.deps.Read(ctx, o.Workflow, o.Issuer)
+	run, tokens, err := p.deps.Workflows.Read(ctx, o.Workflow, o.Issuer)
 	if err != nil {
 		return undo.Plan{}, nil, err
 	}
@@ -32,7 +32,7 @@ func (p planner) plan(ctx context.Context, o Order) (undo.Plan, map[ect.ID]ect.I
 	}
 	r := undo.Request{From: o.From, Cascade: o.Cascade, At: p.deps.Now(), Patience: p.deps.Patience(), Retention: ect.DefaultRetention}
 	if !o.Reviewed {
-		if r.Critical, err = p.deps.Critical(ctx, o.Workflow); err != nil {
+		if r.Critical, err = p.deps.Workflows.Critical(ctx, o.Workflow); err != nil {
 			return undo.Plan{}, nil, err
 		}
 	}

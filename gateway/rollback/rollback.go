@@ -8,7 +8,6 @@ import (
 	"maps"
 	"net/http"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
@@ -45,12 +44,10 @@ type Deps struct {
 	Network     *outbound.Network
 	Checkpoints *checkpoint.Service
 	Agents      Agents
-	Read        func(ctx context.Context, wid string, who ect.Identity) (workflow.Run, []workflow.Token, error) // a workflow, from its tokens
-	Find        func(ctx context.Context, refs ...ect.Ref) ([][]ect.Record, error)                              // of the evidence store
-	Patience    func() time.Duration                                                                            // how long the longest call may take
-	Critical    func(ctx context.Context, wid string) (func(node string) bool, error)                           // which planned nodes of a workflow are critical; a nil function: none is
+	Workflows   Workflows
+	Find        func(ctx context.Context, refs ...ect.Ref) ([][]ect.Record, error) // of the evidence store
+	Patience    func() time.Duration                                               // how long the longest call may take
 	Notices     Notices
-	Humans      Humans
 	Replicas    Replicas
 	Entries     store.Entries
 	Now         func() time.Time
@@ -62,6 +59,15 @@ type Deps struct {
 type Notices struct {
 	Escalate func(ctx context.Context, wid, compact string) // calls operators, and does not wait for that
 	Count    func(status string)
+	Humans   Humans
+}
+
+// Workflows are those whose work is undone.
+type Workflows interface {
+	// Read reads a workflow from its tokens.
+	Read(ctx context.Context, wid string, who ect.Identity) (workflow.Run, []workflow.Token, error)
+	// Critical says which planned nodes of a workflow are critical; a nil function: none is.
+	Critical(ctx context.Context, wid string) (func(node string) bool, error)
 }
 
 // Humans decide what rollbacks cannot.
@@ -86,13 +92,11 @@ type Replicas struct {
 
 // Service takes rollback requests, and carries out those to checkpoints that are saved here. It is safe for concurrent use.
 type Service struct {
-	deps       Deps
-	journals   *record.Machine[underWay]
-	aftermaths *record.Machine[aftermath]
-	says       statements
-
-	mu   sync.Mutex
-	runs map[string]bool // by workflow: rollbacks that go on at this replica; by name: aftermaths
+	deps     Deps
+	journals *record.Machine[underWay]
+	says     statements
+	after    *follower
+	runs     *runs // rollbacks by their workflow, and aftermaths
 }
 
 // New makes a service.
@@ -105,7 +109,9 @@ func New(deps Deps) (*Service, error) {
 		return nil, err
 	}
 	after, err := aftermaths(records)
-	return &Service{deps: deps, journals: made, aftermaths: after, says: statements{deps.Self, deps.Directory}, runs: map[string]bool{}}, err
+	s := &Service{deps: deps, journals: made, says: statements{deps.Self, deps.Directory}, runs: &runs{deps: deps, all: map[string]bool{}}}
+	s.after = &follower{s, after}
+	return s, err
 }
 
 // Rollback takes a rollback request that came over HTTP apart from every agent's

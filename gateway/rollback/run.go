@@ -7,6 +7,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
@@ -51,7 +52,7 @@ type Call struct {
 // Watch goes on with rollbacks whose replica has ended, until ctx ends.
 func (s *Service) Watch(ctx context.Context) {
 	for worker.Pause(ctx, lookInterval) {
-		if err := errors.Join(s.look(ctx), s.lookAfter(ctx)); err != nil && ctx.Err() == nil {
+		if err := errors.Join(s.look(ctx), s.after.lookAgain(ctx)); err != nil && ctx.Err() == nil {
 			s.deps.Logger.WarnContext(ctx, "rollbacks that are under way are not known anew", slog.Any("error", err))
 		}
 	}
@@ -59,7 +60,7 @@ func (s *Service) Watch(ctx context.Context) {
 
 // look takes over the rollbacks of replicas that are gone.
 func (s *Service) look(ctx context.Context) error {
-	return s.each(ctx, KindUndo, func(e store.Entry) {
+	return each(ctx, s.deps.Entries, KindUndo, func(e store.Entry) {
 		u, running, err := s.begun(ctx, e.Key.ID)
 		if err == nil && running && (u.Runner == s.deps.Replicas.Self || !s.deps.Replicas.Alive(ctx, u.Runner)) {
 			s.start(ctx, e.Key.ID, u.Request, u.Holder)
@@ -68,9 +69,9 @@ func (s *Service) look(ctx context.Context) error {
 }
 
 // each visits all entries of a kind.
-func (s *Service) each(ctx context.Context, kind string, visit func(store.Entry)) error {
+func each(ctx context.Context, all store.Entries, kind string, visit func(store.Entry)) error {
 	for after := ""; ; {
-		entries, err := s.deps.Entries.List(ctx, kind, "", after, pageSize)
+		entries, err := all.List(ctx, kind, "", after, pageSize)
 		if err != nil {
 			return err
 		}
@@ -86,31 +87,38 @@ func (s *Service) each(ctx context.Context, kind string, visit func(store.Entry)
 
 // start goes on with a rollback in the background.
 func (s *Service) start(ctx context.Context, workflow string, request ect.ID, holder string) {
-	s.background(ctx, workflow, holder, func(life context.Context) error { return s.run(life, workflow, request) })
+	s.runs.start(ctx, workflow, holder, func(life context.Context) error { return s.run(life, workflow, request) })
 }
 
-// background does what has a name, once at a time at this replica. Where there is no space for that now, the next look starts it.
-func (s *Service) background(ctx context.Context, name, holder string, work func(context.Context) error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.runs[name] {
+// runs are what goes on at this replica in the background, by name.
+type runs struct {
+	deps Deps
+	mu   sync.Mutex
+	all  map[string]bool
+}
+
+// start does what has a name, once at a time. Where there is no space for that now, the next look starts it.
+func (r *runs) start(ctx context.Context, name, holder string, work func(context.Context) error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.all[name] {
 		return
 	}
-	err := s.deps.Replicas.Go(holder, func(life context.Context) {
+	err := r.deps.Replicas.Go(holder, func(life context.Context) {
 		defer func() {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			delete(s.runs, name)
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			delete(r.all, name)
 		}()
 		if err := work(life); err != nil && life.Err() == nil && !errors.Is(err, errOver) && !errors.Is(err, errLooks) {
-			s.deps.Logger.WarnContext(life, "a rollback is interrupted: it goes on", slog.String("work", name), slog.Any("error", err))
+			r.deps.Logger.WarnContext(life, "a rollback is interrupted: it goes on", slog.String("work", name), slog.Any("error", err))
 		}
 	})
 	if err != nil {
-		s.deps.Logger.WarnContext(ctx, "a rollback waits for space", slog.String("work", name), slog.Any("error", err))
+		r.deps.Logger.WarnContext(ctx, "a rollback waits for space", slog.String("work", name), slog.Any("error", err))
 		return
 	}
-	s.runs[name] = true
+	r.all[name] = true
 }
 
 // errLooks ends a run that waits for a human: the next look starts it again.
@@ -168,24 +176,12 @@ func (s *Service) take(ctx context.Context, u underWay, effect undo.Effect) (und
 			worker.Pause(ctx, min(time.Second<<min(next.Steps[effect.Step].Tries, 5), longestPause))
 		}
 		return next, err
-	case undo.Hold:
-		err := s.deps.Humans.Hold(ctx, hitl.StandingEvent{Step: hitl.Pause, Why: reasonCritical}, attest.Lineage{Workflow: j.Workflow, Parents: []ect.ID{j.Request}})
+	case undo.Hold, undo.Await:
+		kind, err := review(ctx, s.deps.Notices.Humans, u, effect.Kind)
 		if err != nil {
 			return u, err
 		}
-		event.Kind = undo.Paused
-		return s.advance(ctx, u, event, nil)
-	case undo.Await:
-		mode, err := s.deps.Humans.Standing(ctx, j.Workflow)
-		switch {
-		case err != nil:
-			return u, recording(err)
-		case mode == hitl.Paused:
-			return u, errLooks
-		}
-		if event.Kind = undo.Released; mode == hitl.Stopped {
-			event.Kind = undo.Declined
-		}
+		event.Kind = kind
 		return s.advance(ctx, u, event, nil)
 	case undo.Report:
 		event.Kind = undo.Overdue
@@ -201,6 +197,24 @@ func (s *Service) take(ctx context.Context, u underWay, effect undo.Effect) (und
 		event.Kind = undo.Ended
 		return s.advance(ctx, u, event, s.says.ending(u))
 	}
+}
+
+// review has a human look at a rollback before its first step: it pauses the workflow, and looks whether an operator has let it go on, or has stopped it
+// (ATD, Interaction with HITL, 3).
+func review(ctx context.Context, humans Humans, u underWay, effect undo.EffectKind) (undo.EventKind, error) {
+	if effect == undo.Hold {
+		after := attest.Lineage{Workflow: u.Workflow, Parents: []ect.ID{u.Request}}
+		return undo.Paused, humans.Hold(ctx, hitl.StandingEvent{Step: hitl.Pause, Why: reasonCritical}, after)
+	}
+	switch mode, err := humans.Standing(ctx, u.Workflow); {
+	case err != nil:
+		return "", err
+	case mode == hitl.Paused:
+		return "", errLooks
+	case mode == hitl.Stopped:
+		return undo.Declined, nil
+	}
+	return undo.Released, nil
 }
 
 // send asks the agent of a step to undo, and says what came of it, with what is signed of that.
@@ -318,7 +332,7 @@ func (s *Service) finish(ctx context.Context, u underWay) error {
 	if err != nil {
 		return err
 	}
-	first, err := s.keepResult(ctx, u, value)
+	first, err := keepResult(ctx, s.deps, u, value)
 	if err != nil {
 		return attest.Recording(err)
 	}
@@ -331,11 +345,11 @@ func (s *Service) finish(ctx context.Context, u underWay) error {
 
 // keepResult keeps the result of a rollback in its caller's share of the store or, where that is full, in one of the workflow: else the rollback would not
 // end. first: it was not kept before.
-func (s *Service) keepResult(ctx context.Context, u underWay, value []byte) (first bool, err error) {
-	until := s.deps.Now().Add(resultLife)
-	_, first, err = s.deps.Entries.Swap(ctx, resultKey(u.Workflow, u.Issuer, u.Request, u.Owner), 0, value, until)
+func keepResult(ctx context.Context, deps Deps, u underWay, value []byte) (first bool, err error) {
+	until := deps.Now().Add(resultLife)
+	_, first, err = deps.Entries.Swap(ctx, resultKey(u.Workflow, u.Issuer, u.Request, u.Owner), 0, value, until)
 	if full, ok := errors.AsType[*state.FullError](err); ok && full.Own {
-		_, first, err = s.deps.Entries.Swap(ctx, resultKey(u.Workflow, u.Issuer, u.Request, ""), 0, value, until)
+		_, first, err = deps.Entries.Swap(ctx, resultKey(u.Workflow, u.Issuer, u.Request, ""), 0, value, until)
 	}
 	return first, err
 }
@@ -347,7 +361,7 @@ func (s *Service) hold(ctx context.Context, u underWay) error {
 	for _, p := range u.Steps {
 		switch p.State {
 		case undo.StepFailed:
-			return s.deps.Humans.Hold(ctx, hitl.StandingEvent{Step: hitl.Stop, Why: "a rollback failed"}, attest.After(u.Result))
+			return s.deps.Notices.Humans.Hold(ctx, hitl.StandingEvent{Step: hitl.Stop, Why: "a rollback failed"}, attest.After(u.Result))
 		case undo.StepEscalated:
 			left = append(left, p.Checkpoint)
 		default:
@@ -356,13 +370,13 @@ func (s *Service) hold(ctx context.Context, u underWay) error {
 	if len(left) == 0 {
 		return nil
 	}
-	_, err := s.follow(ctx, string(u.Request), aftermath{Owner: u.Owner, Holder: u.Holder, Aftermath: undo.Aftermath{
+	_, err := s.after.follow(ctx, string(u.Request), aftermath{Owner: u.Owner, Holder: u.Holder, Aftermath: undo.Aftermath{
 		Workflow: u.Workflow, Cause: u.Result, Caller: cmp.Or(u.Caller, u.Issuer), Holds: true, Stage: undo.StageAsk, Stuck: left,
 	}}, nil)
 	if err != nil {
 		return err
 	}
-	return s.deps.Humans.Hold(ctx, hitl.StandingEvent{Step: hitl.Pause, Why: reasonLeft, Roles: askedRoles()}, attest.After(u.Result))
+	return s.deps.Notices.Humans.Hold(ctx, hitl.StandingEvent{Step: hitl.Pause, Why: reasonLeft, Roles: askedRoles()}, attest.After(u.Result))
 }
 
 // brief is steps without their tokens, which are on record.

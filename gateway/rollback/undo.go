@@ -65,7 +65,7 @@ func (s *Service) Concerns(ctx context.Context, wid string, id ect.ID, who ect.I
 	if err != nil || len(all) == 0 {
 		return "", false, err
 	}
-	_, tokens, err := s.deps.Read(ctx, wid, who)
+	_, tokens, err := s.deps.Workflows.Read(ctx, wid, who)
 	if err != nil {
 		return "", false, err
 	}

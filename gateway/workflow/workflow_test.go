@@ -11,6 +11,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/ecttest"
+	"github.com/aepb/aepb-gateway/gateway/attest"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/state"
 	"github.com/aepb/aepb-gateway/gateway/workflow"
@@ -89,6 +90,7 @@ func TestAttack_LargeWorkflowsReadAgain(t *testing.T) {
 		Belongs:  func(context.Context, string, ect.Identity) (bool, error) { return true, nil },
 		Escalate: func(context.Context, string, string) {},
 		Failed:   func(context.Context, workflow.Failure, string) {},
+		Follow:   func(context.Context, workflow.Failure, attest.Statement) (string, error) { return "", nil },
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -27,7 +27,7 @@ type Aftermath struct {
 	Cause    string       `json:"cause"`             // compact token of the atd:error, or of the atd:rollback_result
 	Actions  []ect.ID     `json:"actions,omitempty"` // that failed
 	Caller   ect.Identity `json:"caller"`            // of what failed; of a rollback, who asked for it
-	Holds    bool         `json:"holds,omitempty"` // the workflow is paused until humans have answered
+	Holds    bool         `json:"holds,omitempty"`   // the workflow is paused until humans have answered
 	Stage    Stage        `json:"stage"`
 	Roots    []ect.ID     `json:"roots,omitempty"` // checkpoints to roll back to
 	Stuck    []ect.ID     `json:"stuck,omitempty"` // checkpoints that humans have to deal with
@@ -53,36 +53,50 @@ const (
 	Broken    AftermathKind = "broken"    // the rollback to the first root ended otherwise, and said to humans why
 	Refused   AftermathKind = "refused"   // there is no rollback to the first root
 	Called    AftermathKind = "called"    // the atd:escalate is signed
-	Asked     AftermathKind = "asked"     // humans are asked
+	Opened    AftermathKind = "opened"    // the approval is open: humans can answer
 	Answered  AftermathKind = "answered"  // they answered, or did not in time
 )
 
-// Next makes the aftermath after an event. Its error is a [*StateError]: the event does not fit.
+// aftermathSteps are what events change, by stage. A step that returns false does not fit.
+var aftermathSteps = map[Stage]map[AftermathKind]func(a *Aftermath, e AftermathEvent) bool{
+	StageFind: {Found: func(a *Aftermath, e AftermathEvent) bool {
+		a.Roots, a.Stuck = slices.Clone(e.Branch.Roots), slices.Clone(e.Branch.Stuck)
+		a.Stage = a.after()
+		return true
+	}},
+	StageUndo: {
+		Requested: func(a *Aftermath, e AftermathEvent) bool {
+			fits := a.Request == "" && isToken(e.Token)
+			a.Request = e.Token
+			return fits
+		},
+		Restored: func(a *Aftermath, _ AftermathEvent) bool { return a.Request != "" && a.rolledBack(a.Roots[1:], nil) },
+		Broken:   func(a *Aftermath, _ AftermathEvent) bool { return a.Request != "" && a.rolledBack(nil, a.Roots[1:]) },
+		Refused:  func(a *Aftermath, _ AftermathEvent) bool { return a.rolledBack(nil, a.Roots) },
+	},
+	StageAsk: {
+		Called: func(a *Aftermath, e AftermathEvent) bool {
+			fits := a.Call == "" && isToken(e.Token)
+			a.Call = e.Token
+			return fits
+		},
+		Opened: func(a *Aftermath, _ AftermathEvent) bool { a.Stage = StageAnswer; return a.Call != "" },
+	},
+	StageAnswer: {Answered: func(a *Aftermath, _ AftermathEvent) bool { a.Stage = StageOver; return true }},
+}
+
+// rolledBack ends the rollback to the first root: roots are left to roll back to, and stuck are left to humans besides.
+func (a *Aftermath) rolledBack(roots, stuck []ect.ID) bool {
+	a.Request, a.Roots, a.Stuck = "", roots, slices.Concat(a.Stuck, stuck)
+	a.Stage = a.after()
+	return true
+}
+
+// Next is the aftermath after an event. Its error is a [*StateError]: the event does not fit.
 func (a Aftermath) Next(e AftermathEvent) (Aftermath, error) {
 	next := a
 	next.Term++
-	switch {
-	case a.Stage == StageFind && e.Kind == Found:
-		next.Roots, next.Stuck = slices.Clone(e.Branch.Roots), slices.Clone(e.Branch.Stuck)
-		next.Stage = next.after()
-	case a.Stage == StageUndo && e.Kind == Requested && a.Request == "" && isToken(e.Token):
-		next.Request = e.Token
-	case a.Stage == StageUndo && e.Kind == Restored && a.Request != "":
-		next.Request, next.Roots = "", a.Roots[1:]
-		next.Stage = next.after()
-	case a.Stage == StageUndo && e.Kind == Broken && a.Request != "":
-		next.Request, next.Roots, next.Stuck = "", nil, slices.Concat(a.Stuck, a.Roots[1:])
-		next.Stage = next.after()
-	case a.Stage == StageUndo && e.Kind == Refused: // what is left was not undone, and what it was built on stays
-		next.Request, next.Roots, next.Stuck = "", nil, slices.Concat(a.Stuck, a.Roots)
-		next.Stage = next.after()
-	case a.Stage == StageAsk && e.Kind == Called && a.Call == "" && isToken(e.Token):
-		next.Call = e.Token
-	case a.Stage == StageAsk && e.Kind == Asked && a.Call != "":
-		next.Stage = StageAnswer
-	case a.Stage == StageAnswer && e.Kind == Answered:
-		next.Stage = StageOver
-	default:
+	if step := aftermathSteps[a.Stage][e.Kind]; step == nil || !step(&next, e) {
 		return a, &StateError{Kind: EventKind(e.Kind), because: "it does not follow in the stage " + string(a.Stage)}
 	}
 	return next, nil

@@ -54,8 +54,8 @@ func (w branchTwin) above(id ect.ID) bool {
 	return slices.ContainsFunc(w.ids(), func(other ect.ID) bool { return w.failed(other) && (other == id || w.descends(other, id)) })
 }
 
-// held are the checkpoints of a step in one of some ways.
-func (w branchTwin) held(id ect.ID, hows ...rollback.How) (found []ect.ID) {
+// checkpointsOf are the checkpoints of a step in one of some ways.
+func (w branchTwin) checkpointsOf(id ect.ID, hows ...rollback.How) (found []ect.ID) {
 	for c := range w.known {
 		of := slices.ContainsFunc(w.planTwin.actions(c), func(action ect.ID) bool { return w.nearest(action)[id] })
 		if of && !w.known[c].Undone && slices.Contains(hows, w.how(c)) {
@@ -91,7 +91,7 @@ func (w *branchTwin) findParts() {
 
 // shares reports whether a checkpoint holds the work of a step and of another one.
 func (w branchTwin) shares(id ect.ID) bool {
-	for _, c := range w.held(id, rollback.Never, rollback.Nothing, rollback.ByAgent, rollback.ByCall) {
+	for _, c := range w.checkpointsOf(id, rollback.Never, rollback.Nothing, rollback.ByAgent, rollback.ByCall) {
 		if len(w.known[c].Parents) > 1 {
 			return true
 		}
@@ -117,7 +117,7 @@ func (w branchTwin) candidate(id ect.ID) bool {
 func (w branchTwin) goes(id ect.ID) bool {
 	if w.went[id] == 0 {
 		w.went[id] = 2
-		if w.candidate(id) && len(w.held(id, rollback.Never)) == 0 && w.alone(id) {
+		if w.candidate(id) && len(w.checkpointsOf(id, rollback.Never)) == 0 && w.alone(id) {
 			w.went[id] = 1
 		}
 	}
@@ -130,8 +130,8 @@ func (w branchTwin) alone(id ect.ID) bool {
 		if len(w.run.StepsOf(below)) == 0 || !w.descends(below, id) {
 			continue
 		}
-		part := w.parts[below] && !w.shares(below) && !w.some(below, func(s workflow.Step) bool { return s.State == workflow.Running }) && len(w.held(below, rollback.Never)) == 0
-		undo := len(w.held(below, rollback.Never, rollback.ByAgent, rollback.ByCall)) > 0
+		part := w.parts[below] && !w.shares(below) && !w.some(below, func(s workflow.Step) bool { return s.State == workflow.Running }) && len(w.checkpointsOf(below, rollback.Never)) == 0
+		undo := len(w.checkpointsOf(below, rollback.Never, rollback.ByAgent, rollback.ByCall)) > 0
 		over := w.every(below, func(s workflow.Step) bool {
 			ended := w.failed(below) || s.State == workflow.Failed || s.State == workflow.Escalated
 			return s.State == workflow.RolledBack || ended && !undo
@@ -145,13 +145,15 @@ func (w branchTwin) alone(id ect.ID) bool {
 
 // expect is the branch that has to come out, sorted.
 func (w branchTwin) expect() (b rollback.Branch) {
-	begins := func(id ect.ID) bool { return w.goes(id) && len(w.held(id, rollback.ByAgent, rollback.ByCall)) > 0 }
+	begins := func(id ect.ID) bool {
+		return w.goes(id) && len(w.checkpointsOf(id, rollback.ByAgent, rollback.ByCall)) > 0
+	}
 	for _, id := range w.ids() {
 		if w.candidate(id) && w.alone(id) {
-			b.Stuck = append(b.Stuck, w.held(id, rollback.Never)...)
+			b.Stuck = append(b.Stuck, w.checkpointsOf(id, rollback.Never)...)
 		}
 		if begins(id) && !slices.ContainsFunc(w.ids(), func(o ect.ID) bool { return o != id && begins(o) && w.descends(id, o) }) {
-			b.Roots = append(b.Roots, w.held(id, rollback.ByAgent, rollback.ByCall)...)
+			b.Roots = append(b.Roots, w.checkpointsOf(id, rollback.ByAgent, rollback.ByCall)...)
 		}
 	}
 	return sorted(b)

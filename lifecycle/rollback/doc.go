@@ -81,7 +81,7 @@
 //	undo    broken     the roots behind the first one are stuck: ask, or over
 //	undo    refused    all roots that are left are stuck: ask
 //	ask     called     the atd:escalate is signed that asks humans
-//	ask     asked      answer
+//	ask     opened     answer
 //	answer  answered   over
 //
 // # Alternatives considered

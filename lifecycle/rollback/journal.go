@@ -56,6 +56,9 @@ const (
 	ReviewDeclined Review = "declined" // a human stopped the workflow instead
 )
 
+// open reports whether a human is still to look.
+func (r Review) open() bool { return r == ReviewWanted || r == ReviewPaused }
+
 // Status is how a rollback ended (ATD, Basic Rollback).
 type Status string
 
@@ -69,7 +72,6 @@ const (
 
 // Journal is a rollback under way, or one that has ended. It is immutable: [Journal.Next] makes the next one.
 type Journal struct {
-	Version    int          `json:"version"`
 	Term       uint64       `json:"term"` // grows by one with each change
 	Workflow   string       `json:"workflow"`
 	From       ect.ID       `json:"from"`
@@ -92,7 +94,7 @@ type Journal struct {
 // undone are escalated. issuer and request name the rollback request, runner who carries it out.
 func Begin(p Plan, workflow string, issuer ect.Identity, request ect.ID, runner string) Journal {
 	j := Journal{
-		Version: Version, Term: 1, Workflow: workflow, From: p.From, Cascade: p.Cascade, Issuer: issuer, Request: request,
+		Term: 1, Workflow: workflow, From: p.From, Cascade: p.Cascade, Issuer: issuer, Request: request,
 		Accepted: instant(p.At), By: instant(p.By), Runner: runner, Steps: make([]Progress, len(p.Steps)),
 	}
 	if len(p.Review) > 0 {

@@ -89,19 +89,26 @@ func (j *Journal) apply(e Event) (problem string) {
 		return "it needs the compact token that was signed, of at most 16 KiB"
 	case e.aboutStep() && (!open || e.Step != at):
 		return "this is not the step that is undone now"
-	case e.Kind == Sent && (j.Review == ReviewWanted || j.Review == ReviewPaused):
+	case e.Kind == Sent && j.Review.open():
 		return "a human looks before the first step"
 	case e.aboutStep():
 		return j.Steps[at].apply(e, j.By)
-	case e.Kind == Took:
+	}
+	return j.applyWhole(e)
+}
+
+// applyWhole changes a journal by an event that is about no single step.
+func (j *Journal) applyWhole(e Event) (problem string) {
+	switch e.Kind {
+	case Took:
 		return j.take(e.Runner)
-	case e.Kind == Paused || e.Kind == Released || e.Kind == Declined:
+	case Paused, Released, Declined:
 		return j.review(e)
-	case e.Kind == Overdue:
+	case Overdue:
 		return j.expire(e)
-	case e.Kind == Escalated:
+	case Escalated:
 		return j.escalate(e)
-	case e.Kind == Ended:
+	case Ended:
 		return j.end(e)
 	default:
 		return "there is no such kind of event"

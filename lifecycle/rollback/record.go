@@ -18,6 +18,9 @@ const (
 	maxTerm   = 1 << 53                                // beyond it a store's scripts would round
 )
 
+// head begins an encoded journal, with Version.
+const head = `{"version":1,`
+
 // Encode writes a journal as JSON, equal journals as equal bytes. A journal that [Begin] and [Journal.Next] cannot make
 // is a [*RecordError].
 func (j Journal) Encode() ([]byte, error) {
@@ -29,7 +32,7 @@ func (j Journal) Encode() ([]byte, error) {
 	if err != nil {
 		return nil, &RecordError{"a time is outside the years 1 to 9999"} // all else can be written
 	}
-	return text, nil
+	return slices.Concat([]byte(head), text[1:]), nil
 }
 
 // Decode reads what [Journal.Encode] writes, and nothing else: the text is written again and compared, so that no
@@ -41,6 +44,9 @@ func Decode(text []byte) (Journal, error) {
 	var j Journal
 	if err := json.Unmarshal(text, &j); err != nil {
 		return Journal{}, &RecordError{"not one JSON object, or a member is not of its type"}
+	}
+	if !bytes.HasPrefix(text, []byte(head)) {
+		return Journal{}, &RecordError{"version is not " + strconv.Itoa(Version)}
 	}
 	again, err := j.Encode()
 	if err != nil {
@@ -57,8 +63,6 @@ func Decode(text []byte) (Journal, error) {
 func (j Journal) check() string {
 	named := isName(j.Workflow, maxID) && isName(string(j.From), maxID) && isName(string(j.Request), maxID) && isName(string(j.Issuer), maxName)
 	switch {
-	case j.Version != Version:
-		return "version is not " + strconv.Itoa(Version)
 	case j.Term == 0 || j.Term > maxTerm:
 		return "term is zero or too high"
 	case !named:
