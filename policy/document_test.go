@@ -90,6 +90,10 @@ func TestDocument_Constraints(t *testing.T) {
 			text: `{"constraints":{"atd.circuit_threshold":0.5,"atd.circuit_window_s":60}}`,
 			want: policy.Constraints{Circuit: policy.Circuit{Threshold: 500, Window: time.Minute}},
 		},
+		"a failure undoes": {text: `{"constraints":{"atd.cascade":true}}`, want: policy.Constraints{Cascade: policy.CascadeAlways}},
+		"one node forbids to undo": {
+			text: `{"nodes":[{"id":"a","constraints":{"atd.cascade":false}},{"id":"b","constraints":{"atd.cascade":true}}]}`, want: policy.Constraints{Cascade: policy.CascadeNever},
+		},
 		"all may fail": {text: `{"constraints":{"atd.circuit_threshold":1}}`, want: policy.Constraints{Circuit: policy.Circuit{Threshold: 1000}}},
 		"a stricter breaker": {
 			text: `{"constraints":{"atd.circuit_threshold":0.125,"atd.circuit_window_s":3600}}`,
@@ -132,6 +136,7 @@ func TestDocument_Refuses(t *testing.T) {
 		"security below":            `{"constraints":{"aepb.min_protocol_security":"tls-1.2"}}`,
 		"security case":             `{"constraints":{"aepb.min_protocol_security":"TLS-1.3"}}`,
 		"security number":           `{"constraints":{"aepb.min_protocol_security":1.3}}`,
+		"cascade text":              `{"constraints":{"atd.cascade":"true"}}`,
 		"threshold zero":            `{"constraints":{"atd.circuit_threshold":0}}`,
 		"threshold above one":       `{"constraints":{"atd.circuit_threshold":1.001}}`,
 		"threshold fine":            `{"constraints":{"atd.circuit_threshold":0.5001}}`,

@@ -3,7 +3,6 @@ package requirements_test
 // The text of rows that lack the same.
 const (
 	noAddressRecords = "SVCB records are neither printed nor looked up"
-	noCascade        = "a failure is answered; it starts no rollback"
 	noAudit          = "no audit names unknown gateways, changed messages and loops; gateways refuse loops and wrong hashes of bodies"
 	noDiscoveryToken = "translated agent cards and lists of tools have no ECT, and no test counts messages against ECTs"
 )
@@ -57,7 +56,7 @@ var aepbRows = []row{
 	done("AEPB-46", "Translation Failure Handling", "`aepb.error` is one of four values", "gateway/problem:TestFrom_Table", "gateway:TestFailure_LeavesEvidence", "test/negative:TestMessage_WithoutCounterpart"),
 	done("AEPB-47", "Translation Failure Handling", "a peer gateway that fails has a breaker of its own", "gateway:TestGate_LeftAlone", "gateway/breakers:TestReport_Outcomes"),
 	done("AEPB-48", "Translation Failure Handling", "without `atd.cascade` the caller gets `no_translation_path`", "gateway/problem:TestRefused_NextGateway", "test/stories:TestPeers_RefusalReachesTheCaller"),
-	missing("AEPB-49", "Translation Failure Handling", "with `atd.cascade` the workflow's subgraph is rolled back", noCascade),
+	done("AEPB-49", "Translation Failure Handling", "with `atd.cascade` the workflow's subgraph is rolled back", "gateway:TestCascade_OwnBranch", "gateway:TestCascade_WhoseWord", "gateway:TestCascade_ReplicaLostAtEachWrite"),
 	done("AEPB-50", "Translation Policy", "allowed protocols and hops restrict", "policy:TestEvaluate_Protocols", "policy:TestDocument_Constraints", "policy:TestDocument_Refuses", "test/attacks:TestAttack_ForbiddenProtocolBehindAPeer"),
 	done("AEPB-51", "Lifecycle States", "a status is one of four", "lifecycle:TestParseStatus_FourOnly", "gateway/directory:TestParseDocument_Refuses"),
 	done("AEPB-52", "Lifecycle States", "a deprecated agent has `deprecated_at`", "lifecycle:TestApply_Fields", "gateway/directory:TestParseDocument_Refuses"),

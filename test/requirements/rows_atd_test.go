@@ -63,7 +63,7 @@ var atdRows = []row{
 	done("ATD-53", "Rollback Timeout and Escalation", "the same `jti` gets the same result", "gateway:TestRollback_SameRequest", "gateway:TestRollbackRequest_RepeatedGetsSameResult", "test/stories:TestRollback_OverHTTP"),
 	done("ATD-54", "Rollback Authorization", "only agents of the workflow with a lineage", "gateway:TestRollbackRequest_PartiesOfTheCheckpoint", "policy/membership:TestIsParty_EachParentCounts", "test/attacks:TestAttack_OwnTokenMakesAParty"),
 	done("ATD-55", "Rollback Authorization", "outside the workflow: 403", "test/stories:TestRollback_OverHTTP"),
-	partly("ATD-56", "Interaction with HITL", "an error on an irreversible checkpoint: level 2", "a rollback to it pauses the workflow; an error alone opens no approval", "gateway:TestRollback_Irreversible"),
+	done("ATD-56", "Interaction with HITL", "an error on an irreversible checkpoint: level 2", "gateway:TestRollback_Irreversible", "gateway:TestCascade_UnknownOutcome", "gateway:TestCascade_StopsAtWhatCannotBeUndone"),
 	done("ATD-57", "Interaction with HITL", "a failed rollback: level 3, the workflow stops", "gateway:TestLevel_FailedRollbackStops"),
 	missing("ATD-58", "Interaction with HITL", "a cascade that reaches a critical node: level 1, the workflow pauses", "steps have no severity: no declared workflow is read"),
 	partly("ATD-59", "Interaction with HITL", "three probes in a row that fail: level 2", "the escalation is signed and posted; it opens no approval, and nothing waits for one", "gateway/breakers:TestStage_OpensProbesAndCloses", "lifecycle/breaker:TestEscalates_OnTheThirdFailedProbe", "test/stories:TestEscalation_IsPosted"),
