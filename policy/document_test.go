@@ -92,7 +92,7 @@ func TestDocument_Constraints(t *testing.T) {
 		},
 		"a failure undoes": {text: `{"constraints":{"atd.cascade":true}}`, want: policy.Constraints{Cascade: policy.CascadeAlways}},
 		"one node forbids to undo": {
-			text: `{"nodes":[{"id":"a","constraints":{"atd.cascade":false}},{"id":"b","constraints":{"atd.cascade":true}}]}`, want: policy.Constraints{Cascade: policy.CascadeNever},
+			text: `{"constraints":{"atd.cascade":false},"dag":{"nodes":[{"type":"cpat:translate","constraints":{"atd.cascade":true}}]}}`, want: policy.Constraints{Cascade: policy.CascadeNever},
 		},
 		"all may fail": {text: `{"constraints":{"atd.circuit_threshold":1}}`, want: policy.Constraints{Circuit: policy.Circuit{Threshold: 1000}}},
 		"a stricter breaker": {
