@@ -50,7 +50,8 @@ type Step struct {
 type Planned struct {
 	ID    string
 	Act   ect.Act      // empty: any
-	Agent ect.Identity // empty: any
+	Agent ect.Identity // identity, or name in audiences; empty: any
+	After []string     // ids of the nodes that must be done before
 }
 
 // begins reports whether a step is the one that was planned. The act of a request or an intent is the
