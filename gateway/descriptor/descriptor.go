@@ -44,8 +44,8 @@ type Version struct {
 // Deps is what a Service is built from. Every field is required.
 type Deps struct {
 	Entries record.Entries
-	// Known reports whether an agent is in the directory, by name or identity.
-	Known func(agent string) bool
+	// Names are what tokens call an agent of the directory, which is found by name or identity; false: it is not there.
+	Names func(ctx context.Context, agent string) (names []string, known bool)
 	// Operators are those of the configuration.
 	Operators func() []policy.Operator
 	Now       func() time.Time
@@ -60,7 +60,7 @@ type Service struct {
 
 // New makes a service.
 func New(deps Deps) (*Service, error) {
-	if deps.Known == nil || deps.Operators == nil {
+	if deps.Names == nil || deps.Operators == nil {
 		return nil, errors.New("descriptor: incomplete Deps: every field is required")
 	}
 	plans, err := record.New(record.Kind[[]Version]{
@@ -86,32 +86,51 @@ func textKey(name, hash string) state.EntryKey {
 	return state.EntryKey{Kind: kindText, Group: name, ID: hash, Owner: KindPlan + " " + name}
 }
 
+// Checked is a descriptor that this gateway can carry out.
+type Checked struct {
+	descriptor.Descriptor
+
+	Agents map[string][]string // what tokens call each agent that it names
+}
+
 // Check judges a descriptor at this gateway: its agents are in the directory, and for each of its gates an operator
 // has the role. Its error is a *[problem.QueryError].
-func (s *Service) Check(text []byte) (descriptor.Descriptor, error) {
+func (s *Service) Check(ctx context.Context, text []byte) (Checked, error) {
 	d, err := descriptor.Parse(text)
 	if err != nil {
-		return d, &problem.QueryError{Reason: err.Error()}
+		return Checked{}, &problem.QueryError{Reason: err.Error()}
 	}
+	out := Checked{d, s.Names(ctx, d)}
 	var roles []string
 	for _, o := range s.deps.Operators() {
 		roles = append(roles, o.RoleNames()...)
 	}
 	for _, n := range d.Order() {
-		if n.Agent != "" && !s.deps.Known(n.Agent) {
-			return d, &problem.QueryError{Reason: fmt.Sprintf("workflow descriptor, node %q: agent %q is not in the directory: add it, or correct the name", n.ID, n.Agent)}
+		if n.Agent != "" && out.Agents[n.Agent] == nil {
+			return out, &problem.QueryError{Reason: fmt.Sprintf("workflow descriptor, node %q: agent %q is not in the directory: add it, or correct the name", n.ID, n.Agent)}
 		}
 		if n.Gated && !slices.Contains(roles, n.Role) {
-			return d, &problem.QueryError{Reason: fmt.Sprintf("workflow descriptor, node %q: gates without role: no operator is %s, expected one in admin.operators who can approve", n.ID, n.Role)}
+			return out, &problem.QueryError{Reason: fmt.Sprintf("workflow descriptor, node %q: gates without role: no operator is %s, expected one in admin.operators who can approve", n.ID, n.Role)}
 		}
 	}
-	return d, nil
+	return out, nil
+}
+
+// Names are what tokens call each agent that a descriptor names and that is in the directory.
+func (s *Service) Names(ctx context.Context, d descriptor.Descriptor) map[string][]string {
+	out := map[string][]string{}
+	for _, n := range d.Order() {
+		if names, known := s.deps.Names(ctx, n.Agent); known {
+			out[n.Agent] = append([]string{}, names...)
+		}
+	}
+	return out
 }
 
 // Put stores a text as a new version under its wf_id. A text that is that of the newest version is that version. Its
 // errors are *[problem.QueryError], *[problem.ConflictError], and *[problem.RecordingError].
 func (s *Service) Put(ctx context.Context, text []byte, operator string) (Version, error) {
-	d, err := s.Check(text)
+	d, err := s.Check(ctx, text)
 	if err != nil {
 		return Version{}, err
 	}
@@ -135,7 +154,7 @@ func (s *Service) Put(ctx context.Context, text []byte, operator string) (Versio
 		return Version{}, err
 	}
 	if found.Revision == 0 {
-		if err := s.room(ctx); err != nil {
+		if err := s.space(ctx); err != nil {
 			return Version{}, err
 		}
 	}
@@ -157,8 +176,8 @@ func recording(err error) error {
 	return attest.Recording(err)
 }
 
-// room refuses a name beyond the bound. Two replicas that store new names at once may pass it by one.
-func (s *Service) room(ctx context.Context) error {
+// space refuses a name beyond the bound. Two replicas that store new names at once may pass it by one.
+func (s *Service) space(ctx context.Context) error {
 	all, err := s.List(ctx)
 	if err == nil && len(all) >= MaxNames {
 		err = &problem.ConflictError{Reason: "there are " + strconv.Itoa(MaxNames) + " workflows, as many as can be: store this one as a version of one of them"}
@@ -205,7 +224,7 @@ func (s *Service) Get(ctx context.Context, name string, number int) (Version, []
 	v := versions[number-1]
 	entry, there, err := s.deps.Entries.Get(ctx, textKey(name, v.Hash))
 	if err == nil && (!there || ect.Hash(entry.Value) != v.Hash) {
-		err = fmt.Errorf("descriptor: the text of version %d of %q is missing or changed: the store lost it, store it again", number, name)
+		err = fmt.Errorf("descriptor: the text of version %d of %q is missing or changed: store it again", number, name)
 	}
 	if err != nil {
 		return Version{}, nil, attest.Recording(err)

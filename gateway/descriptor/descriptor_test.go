@@ -1,6 +1,7 @@
 package descriptor_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -26,7 +27,9 @@ func open(t *testing.T) *descriptor.Service {
 	}
 	s, err := descriptor.New(descriptor.Deps{
 		Entries: memory.Entries(), Now: time.Now, Logger: slog.New(slog.DiscardHandler),
-		Known: func(agent string) bool { return agent == "billing" || agent == "spiffe://example.com/billing" },
+		Names: func(_ context.Context, agent string) ([]string, bool) {
+			return nil, agent == "billing" || agent == "spiffe://example.com/billing"
+		},
 		Operators: func() []policy.Operator {
 			return []policy.Operator{{Name: "ann", Roles: []policy.Role{policy.RoleOperator}}, {Name: "bob", Roles: []policy.Role{policy.RoleApprover, policy.RoleAuditor}}}
 		},

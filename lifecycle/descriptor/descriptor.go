@@ -91,14 +91,21 @@ func (d Descriptor) Node(id string) (Node, bool) {
 	return d.order[at], true
 }
 
-// Planned are the nodes as the states of a run need them. resolve turns the agent of a node into the identity, or the
-// name in audiences, that tokens have; it is not called for nodes of any agent. Nil: agents stay as they are.
-func (d Descriptor) Planned(resolve func(agent string) ect.Identity) []workflow.Planned {
+// Planned are the nodes as the states of a run need them. names says what tokens call the agent of a node: its
+// identity, or what it is called in audiences. An agent that it does not know, and each agent if it is nil, has the
+// name of the descriptor. It is not called for nodes without an agent.
+func (d Descriptor) Planned(names func(agent string) []string) []workflow.Planned {
 	out := make([]workflow.Planned, len(d.order))
 	for i, n := range d.order {
-		out[i] = workflow.Planned{ID: n.ID, Act: n.Act, Agent: ect.Identity(n.Agent), After: n.After}
-		if n.Agent != "" && resolve != nil {
-			out[i].Agent = resolve(n.Agent)
+		out[i] = workflow.Planned{ID: n.ID, Act: n.Act, After: n.After}
+		if n.Agent == "" {
+			continue
+		}
+		if names != nil {
+			out[i].Agents = names(n.Agent)
+		}
+		if len(out[i].Agents) == 0 {
+			out[i].Agents = []string{n.Agent}
 		}
 	}
 	return out

@@ -9,7 +9,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/lifecycle/descriptor"
 	"github.com/aepb/aepb-gateway/lifecycle/workflow"
 )
@@ -58,10 +57,15 @@ func TestParse_OwnMembers(t *testing.T) {
 		t.Errorf("node a: %+v", n)
 	}
 	want := []workflow.Planned{
-		{ID: "a", Act: "create_refund", Agent: "id of billing"}, {ID: "b", Act: "tell", Agent: "id of spiffe://example.com/mail"},
+		{ID: "a", Act: "create_refund", Agents: []string{"id of billing"}}, {ID: "b", Act: "tell", Agents: []string{"spiffe://example.com/mail"}},
 		{ID: "c", Act: "any", After: []string{"a", "b"}},
 	}
-	if diff := cmp.Diff(want, d.Planned(func(agent string) ect.Identity { return ect.Identity("id of " + agent) })); diff != "" {
+	if diff := cmp.Diff(want, d.Planned(func(agent string) []string {
+		if agent != "billing" {
+			return nil
+		}
+		return []string{"id of " + agent}
+	})); diff != "" {
 		t.Error(diff)
 	}
 }

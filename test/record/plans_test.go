@@ -1,6 +1,7 @@
 package record_test
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -27,7 +28,7 @@ func plansOf(t *testing.T, entries record.Entries) *descriptor.Service {
 	t.Helper()
 	s, err := descriptor.New(descriptor.Deps{
 		Entries: entries, Now: time.Now, Logger: slog.New(slog.DiscardHandler),
-		Known: func(string) bool { return true }, Operators: func() []policy.Operator { return nil },
+		Names: func(context.Context, string) ([]string, bool) { return nil, true }, Operators: func() []policy.Operator { return nil },
 	})
 	if err != nil {
 		t.Fatal(err)
