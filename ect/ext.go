@@ -43,25 +43,29 @@ const (
 
 // Extension keys of our own, in the same name space.
 const (
-	ExtLeg              = "aepb.leg"               // "request" or "reply"; absent means request
-	ExtCaller           = "aepb.caller"            // the authenticated caller
-	ExtClient           = "aepb.client"            // client_id of the access token that the caller showed
-	ExtActor            = "aepb.actor"             // sub of act in it: who acts for the caller (RFC 8693 section 4.1)
-	ExtUnboundEvidence  = "aepb.unbound_evidence"  // jtis of tokens that came with a reply and do not testify to it (R4)
-	ExtSourceUnattested = "aepb.source_unattested" // true: the caller sent no ECT
-	ExtStream           = "aepb.stream"            // "open" or "close": the reply is a stream; absent: it is one message
-	ExtEvents           = "aepb.events"            // with "close": how many messages the hashes cover, [in, out]
-	ExtOneWay           = "aepb.one_way"           // true: of a request to which there is no reply
-	ExtHashForm         = "aepb.hash_form"         // how the hashes were taken, where it is not the whole body
-	ExtCandidates       = "aepb.candidates"        // of a negotiation: the protocols to choose from
-	ExtReason           = "aepb.reason"            // of a negotiation: why this one; of a lifecycle change: why
-	ExtUpstreamReason   = "aepb.upstream_reason"   // of a failure: why the agent failed, without what its network would show
-	ExtRule             = "aepb.rule"              // of a failure: the operator's rule that does not offer what was called
-	ExtForced           = "aepb.forced"            // true: a lifecycle change that cut the 24 hours of notice short
-	ExtInstance         = "aepb.instance"          // of a shutdown: the process that ended
-	ExtRefusal          = "aepb.refusal"           // of sampled refusals: the code of all of them
-	ExtRefusals         = "aepb.refusals"          // how many there were since the last such token for this source
-	ExtRefusedSince     = "aepb.refused_since"     // NumericDate of the first of them
+	ExtLeg              = "aepb.leg"                // "request" or "reply"; absent means request
+	ExtCaller           = "aepb.caller"             // the authenticated caller
+	ExtClient           = "aepb.client"             // client_id of the access token that the caller showed
+	ExtActor            = "aepb.actor"              // sub of act in it: who acts for the caller (RFC 8693 section 4.1)
+	ExtUnboundEvidence  = "aepb.unbound_evidence"   // jtis of tokens that came with a reply and do not testify to it (R4)
+	ExtSourceUnattested = "aepb.source_unattested"  // true: the caller sent no ECT
+	ExtStream           = "aepb.stream"             // "open" or "close": the reply is a stream; absent: it is one message
+	ExtEvents           = "aepb.events"             // with "close": how many messages the hashes cover, [in, out]
+	ExtOneWay           = "aepb.one_way"            // true: of a request to which there is no reply
+	ExtHashForm         = "aepb.hash_form"          // how the hashes were taken, where it is not the whole body
+	ExtCandidates       = "aepb.candidates"         // of a negotiation: the protocols to choose from
+	ExtReason           = "aepb.reason"             // of a negotiation: why this one; of a lifecycle change: why
+	ExtUpstreamReason   = "aepb.upstream_reason"    // of a failure: why the agent failed, without what its network would show
+	ExtRule             = "aepb.rule"               // of a failure: the operator's rule that does not offer what was called
+	ExtForced           = "aepb.forced"             // true: a lifecycle change that cut the 24 hours of notice short
+	ExtInstance         = "aepb.instance"           // of a shutdown: the process that ended
+	ExtRefusal          = "aepb.refusal"            // of sampled refusals: the code of all of them
+	ExtRefusals         = "aepb.refusals"           // how many there were since the last such token for this source
+	ExtRefusedSince     = "aepb.refused_since"      // NumericDate of the first of them
+	ExtWork             = "aepb.work"               // of an intent: the tool or skill that its caller wants, at most 128 bytes
+	ExtWorkAgent        = "aepb.work_agent"         // of an intent: the identity of the agent that is to do it, or its name in audiences
+	ExtPlanVersion      = "aepb.descriptor_version" // of a start: which version of atd.descriptor the workflow follows
+	ExtPlanHash         = "aepb.descriptor_hash"    // of a start: SHA-256 of that version
 )
 
 // Extension keys of our own, of decisions that the gateway signs for approvers, and of calls that they approved.
@@ -94,6 +98,7 @@ const (
 // The extension keys of ATD for workflows, checkpoints, errors and rollbacks.
 const (
 	ExtWorkflowID     = "atd.wf_id"           // of a start and a completion: the workflow (R27)
+	ExtDescriptor     = "atd.descriptor"      // of a start: wf_id of the descriptor that the workflow follows (R27)
 	ExtATDDescription = "atd.description"     // of a start, or an error
 	ExtNodeCount      = "atd.node_count"      // of a start: how many steps it expects
 	ExtElapsed        = "atd.elapsed_s"       // of a completion: seconds since the start

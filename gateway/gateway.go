@@ -16,6 +16,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/checkpoint"
 	"github.com/aepb/aepb-gateway/gateway/consensus"
 	"github.com/aepb/aepb-gateway/gateway/conversation"
+	"github.com/aepb/aepb-gateway/gateway/descriptor"
 	"github.com/aepb/aepb-gateway/gateway/destination"
 	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/gateway/idempotency"
@@ -60,11 +61,12 @@ type Settings struct {
 	// TaskUnchanged is how long an agent may go on answering that a task is at work,
 	// without any change, before it is not asked any more. Zero: no limit.
 	TaskUnchanged time.Duration
-	AnswerWait    time.Duration  // how long an agent that holds its stream or its task open waits for an answer; zero: [DefaultAnswerWait]
-	Version       string         // of this gateway: aepb.agent_version
-	Approvals     hitl.Rules     // which calls humans approve (R23)
-	CheckpointTTL time.Duration  // how long a checkpoint is kept; zero: 24 hours
-	Groups        []agreed.Group // of agents that decide together
+	AnswerWait    time.Duration     // how long an agent that holds its stream or its task open waits for an answer; zero: [DefaultAnswerWait]
+	Version       string            // of this gateway: aepb.agent_version
+	Approvals     hitl.Rules        // which calls humans approve (R23)
+	CheckpointTTL time.Duration     // how long a checkpoint is kept; zero: 24 hours
+	Groups        []agreed.Group    // of agents that decide together
+	Operators     []policy.Operator // all of them: a descriptor with a gate that none of them can open is refused
 
 	rules admission.Rules // what of that package admission judges by
 }
@@ -219,11 +221,17 @@ func New(settings Settings, deps Deps) (*Gateway, error) {
 	return g, nil
 }
 
-// openWorkflows makes what knows workflows.
+// openWorkflows makes what stores the plans of workflows, and what begins workflows and reads them.
 func (g *Gateway) openWorkflows(members *membership.Register) (err error) {
+	g.parts.Descriptors, err = descriptor.New(descriptor.Deps{
+		Entries: g.Entries, Names: g.namesOf, Operators: func() []policy.Operator { return g.settings.Load().Operators }, Now: g.Now, Logger: g.Logger,
+	})
+	if err != nil {
+		return err
+	}
 	g.parts.Workflows, err = workflow.New(workflow.Deps{
 		Entries: g.Entries, Evidence: g.attest.Statements(), Store: g.Evidence, Belongs: members.Belongs, Escalate: g.escalated, Now: g.Now, Logger: g.Logger,
-		Failed: g.stepFailed,
+		Failed: g.stepFailed, Plans: plans{g},
 		Follow: func(ctx context.Context, f workflow.Failure, st attest.Statement) (string, error) {
 			return g.parts.Rollbacks.Follow(ctx, f, st)
 		},
@@ -417,11 +425,12 @@ type Parts struct {
 	Rollbacks *rollback.Service     // rollback requests, and what becomes of them
 	// Checkpoints are kept here for rollbacks.
 	Checkpoints *checkpoint.Service
-	Consensus   *consensus.Service // rounds in which agents decide together
-	Workflows   *workflow.Service  // how far they are
-	Approvals   *approval.Service  // what humans decide about
-	Levels      *approval.Levels   // which workflows they hold
-	Decisions   approval.Tokens    // of approvers
+	Consensus   *consensus.Service  // rounds in which agents decide together
+	Workflows   *workflow.Service   // how far they are
+	Descriptors *descriptor.Service // plans of workflows (R27)
+	Approvals   *approval.Service   // what humans decide about
+	Levels      *approval.Levels    // which workflows they hold
+	Decisions   approval.Tokens     // of approvers
 }
 
 // Parts are those of this gateway.

@@ -209,6 +209,15 @@ func (x *request) subject() attest.Subject {
 	}
 }
 
+// wanted is what the caller wants of which agent, for the intent that is signed for it. Outside of a workflow with a
+// start it is not said: no descriptor has it.
+func (x *request) wanted(audience []string) attest.Work {
+	if !x.started {
+		return attest.Work{}
+	}
+	return attest.Work{Name: x.route.Called(x.message), Agent: cmp.Or(string(x.to.Agent.ID), audience[0])}
+}
+
 // stream returns the caller's stream, for its evidence.
 func (x *request) stream() attest.Stream {
 	return attest.Stream{Subject: x.subject(), Workflow: x.lineage.Workflow, Pair: x.pairBack()}

@@ -212,7 +212,7 @@ func (g *Gateway) intend(ctx context.Context, x *request) error {
 	if !x.started || x.intended || x.approval != "" || len(x.in.Evidence.Sources) > 0 || x.in.Call.Agent == "" {
 		return nil
 	}
-	id, err := g.attest.Statements().Intent(ctx, attest.Intent{Subject: x.subject(), Lineage: x.lineage, Input: x.in.Input})
+	id, err := g.attest.Statements().Intent(ctx, attest.Intent{Subject: x.subject(), Lineage: x.lineage, Input: x.in.Input, Work: x.wanted(g.audience(x))})
 	if err == nil {
 		x.lineage.Parents = []ect.ID{id}
 	}
@@ -238,7 +238,7 @@ func (g *Gateway) approve(ctx context.Context, x *request) error {
 	m := approval.Message{
 		Call:    hitl.Call{Caller: x.in.Call.Caller.ID, Agent: x.to.Agent.Name, Operation: string(x.message.Op), Tool: x.route.Called(x.message)},
 		Content: x.message, Extensions: x.message.Extensions, Losses: x.foreseen, Subject: x.subject(), Lineage: x.lineage, Input: x.in.Input,
-		Sources: x.in.Evidence.Sources, Released: x.approval,
+		Sources: x.in.Evidence.Sources, Released: x.approval, Work: x.wanted(g.audience(x)),
 		Parks: x.record == nil && !x.mode.Relay && (x.mode.Asking == translators.AskTask || x.mode.Insists) && len(x.in.Call.Wire.Body) <= execution.MaxRequest,
 	}
 	if x.in.Call.Caller.Anonymous {

@@ -375,3 +375,38 @@ func (h humans) Ask(ctx context.Context, q rollback.Question) error {
 func (h humans) Answer(ctx context.Context, id string) (granted, over bool, err error) {
 	return approval.Answer(ctx, h.g.parts.Approvals, id)
 }
+
+// plans finds the descriptors that workflows follow (R27).
+type plans struct{ g *Gateway }
+
+// Plan implements workflow.Plans.
+func (p plans) Plan(ctx context.Context, name string, version int) (workflow.Bound, []byte, error) {
+	v, text, err := p.g.parts.Descriptors.Get(ctx, name, version)
+	return workflow.Bound{Name: v.Name, Version: v.Number, Hash: v.Hash}, text, err
+}
+
+// Names implements workflow.Plans.
+func (p plans) Names(ctx context.Context, agent string) []string {
+	names, _ := p.g.namesOf(ctx, agent)
+	return names
+}
+
+// namesOf are what tokens call an agent of the directory, its identity first; false: there is no such agent.
+func (g *Gateway) namesOf(ctx context.Context, name string) (names []string, known bool) {
+	agent, known := g.Directory.Find(name)
+	if !known {
+		return nil, false
+	}
+	if agent.ID == "" && len(agent.Endpoints) == 0 { // its document says them
+		if resolved, err := g.Directory.Resolve(ctx, agent); err == nil {
+			agent = resolved
+		}
+	}
+	if agent.ID != "" {
+		names = append(names, string(agent.ID))
+	}
+	for _, e := range agent.Endpoints {
+		names = append(names, e.Audience(agent.Name))
+	}
+	return names, true
+}

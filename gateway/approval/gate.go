@@ -22,6 +22,7 @@ type Message struct {
 	Subject    attest.Subject
 	Lineage    attest.Lineage
 	Input      string         // hash of the message as it came
+	Work       attest.Work    // what the intent says that its caller wants
 	Sources    []ect.Verified // the caller's own tokens
 	Workflow   string         // that the caller names; empty: none
 	Parks      bool           // its caller is told by a task that it waits
@@ -160,7 +161,7 @@ func (s *Service) gate(ctx context.Context, m *Message, gated *Gated) (workflow 
 	if len(m.Sources) > 0 {
 		return gated.Lineage.Workflow, m.Sources[0].ID(), nil
 	}
-	id, err = s.deps.Evidence.Intent(ctx, attest.Intent{Subject: m.Subject, Lineage: gated.Lineage, Input: m.Input})
+	id, err = s.deps.Evidence.Intent(ctx, attest.Intent{Subject: m.Subject, Lineage: gated.Lineage, Input: m.Input, Work: m.Work})
 	if err == nil {
 		gated.Lineage.Parents, gated.Intended = []ect.ID{id}, true
 	}

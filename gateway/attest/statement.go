@@ -160,6 +160,26 @@ type Intent struct {
 	Subject Subject
 	Lineage Lineage
 	Input   string // hash of the message as it came
+	Work    Work
+}
+
+// Work is what a caller without a token wants of which agent.
+type Work struct {
+	Name  string // of the tool or skill; empty: it is not known
+	Agent string // its identity, or how tokens name it in audiences; empty: it is not known
+}
+
+// maxWork bounds the name of a tool or skill in an intent, in bytes.
+const maxWork = 128
+
+// say adds the work to the token that wants it. A name that is too long is left out: it would be another one.
+func (w Work) say(ext ect.Ext) {
+	if w.Name != "" && len(w.Name) <= maxWork {
+		ext.SetString(ect.ExtWork, w.Name)
+	}
+	if w.Agent != "" {
+		ext.SetString(ect.ExtWorkAgent, w.Agent)
+	}
 }
 
 // Intent signs and records the aepb:intent of a caller that brought no token (R28), and returns its id. Its
@@ -169,6 +189,7 @@ func (s Statements) Intent(ctx context.Context, in Intent) (ect.ID, error) {
 	ext := service.ext(in.Subject)
 	ext.SetString(ect.ExtGatewayID, string(service.self()))
 	ext.SetBool(ect.ExtSourceUnattested, true)
+	in.Work.say(ext)
 	audience := []string{string(in.Subject.Caller.ID), string(service.self())}
 	token, _, err := service.sign(ctx, ect.DialectSeed, ect.Claims{
 		Act: ect.ActIntent, Audience: audience, Workflow: in.Lineage.Workflow, Parents: in.Lineage.Parents, InputHash: in.Input, Ext: ext,

@@ -19,6 +19,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/httpapi/approvals"
 	"github.com/aepb/aepb-gateway/gateway/httpapi/checkpoints"
 	"github.com/aepb/aepb-gateway/gateway/httpapi/consensus"
+	"github.com/aepb/aepb-gateway/gateway/httpapi/descriptors"
 	"github.com/aepb/aepb-gateway/gateway/listing"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
@@ -113,6 +114,8 @@ type Records struct {
 	Levels    approvals.Levels
 	Undo      checkpoints.Records // what operators roll back to
 	Consensus consensus.Reader
+	// Descriptors are the plans of workflows.
+	Descriptors descriptors.Service
 }
 
 // Admin builds the admin surface: the pages of [Monitoring], and /api.
@@ -152,6 +155,7 @@ func Admin(deps AdminDeps) (http.Handler, error) {
 	approvals.Admin{Service: deps.Approvals, Operator: a.whoOperates, Logger: deps.Logger}.Mount(api)
 	approvals.AdminLevels{Levels: deps.Levels, Operator: a.whoOperates, Now: time.Now}.Mount(api)
 	checkpoints.Admin{Records: deps.Undo, Operator: a.whoOperates}.Mount(api)
+	descriptors.Admin{Service: deps.Descriptors, Operator: a.whoOperates}.Mount(api)
 	consensus.Admin{Rounds: deps.Consensus}.Mount(api)
 	if deps.Evidence != nil {
 		e := evidence{store: deps.Evidence, self: deps.Self, reader: a.auditor, logger: deps.Logger}

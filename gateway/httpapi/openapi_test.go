@@ -28,11 +28,13 @@ import (
 	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway/approval"
 	"github.com/aepb/aepb-gateway/gateway/breakers"
+	"github.com/aepb/aepb-gateway/gateway/descriptor"
 	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/gateway/directory/admindoc"
 	"github.com/aepb/aepb-gateway/gateway/httpapi"
 	"github.com/aepb/aepb-gateway/gateway/httpapi/approvals"
 	"github.com/aepb/aepb-gateway/gateway/httpapi/checkpoints"
+	"github.com/aepb/aepb-gateway/gateway/httpapi/descriptors"
 	"github.com/aepb/aepb-gateway/gateway/listing"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/rollback"
@@ -234,8 +236,9 @@ func (oneWorkflow) Report(_ context.Context, wid string, _ ect.Identity) (workfl
 		Workflow: "w", Status: "partial", Declared: workflow.StatusPartial, Description: "why", Starter: "spiffe://x/y", Started: time.Now(), ElapsedSecs: 1, Expected: 2, Tokens: 3,
 		Steps: []workflow.StepReport{{
 			ID: "1", Planned: "node", Act: "act", Kind: workflow.KindTask, State: workflow.Failed, Caller: "spiffe://x/y", Agents: []string{"a"}, Protocol: "a → b",
-			Started: time.Now(), Seconds: 1, Losses: []string{"L05"}, Errors: []string{"error, timeout"}, After: []ect.ID{"0"},
+			Started: time.Now(), Seconds: 1, Losses: []string{"L05"}, Errors: []string{"error, timeout"}, After: []ect.ID{"0"}, AfterNodes: []string{"first"},
 		}},
+		Descriptor: "refunds", Version: 1, Unplanned: []ect.ID{"3"},
 		Missing: []ect.ID{"2"}, Findings: []string{"a cycle"},
 	}, nil
 }
@@ -295,7 +298,7 @@ func serveAll(t *testing.T) served {
 		t.Fatal(err)
 	}
 	s.admin, err = httpapi.Admin(httpapi.AdminDeps{
-		MonitoringDeps: monitoring, Directory: agents, Agents: listed, Registry: registry, Records: httpapi.Records{Evidence: s.store, Workflows: s.store, Approvals: waits, Levels: levels{waits}, Consensus: s.round, Undo: checkpoints.Records{Checkpoints: oneCheckpoint{}, Rollbacks: oneCheckpoint{}}}, Self: self, PublicURL: "https://gw.example",
+		MonitoringDeps: monitoring, Directory: agents, Agents: listed, Registry: registry, Records: httpapi.Records{Evidence: s.store, Workflows: s.store, Approvals: waits, Levels: levels{waits}, Consensus: s.round, Descriptors: fewDescriptors(t), Undo: checkpoints.Records{Checkpoints: oneCheckpoint{}, Rollbacks: oneCheckpoint{}}}, Self: self, PublicURL: "https://gw.example",
 		Breakers: fewBreakers{}, Lifecycles: lifecycles{}, Token: "right", Hosts: []string{"127.0.0.1"},
 		Running: httpapi.Running{
 			Configuration: func() admindoc.Configuration {
@@ -390,6 +393,7 @@ func TestOpenAPI_HasTheMembers(t *testing.T) {
 		"SignedDecision": reflect.TypeFor[approvals.Signed](), "DecisionOrder": reflect.TypeFor[approvals.Order](),
 		"DepositedCheckpoint": reflect.TypeFor[checkpoints.Deposited](), "Checkpoint": reflect.TypeFor[checkpoints.View](), "CheckpointPage": reflect.TypeFor[checkpoints.Page](),
 		"RollbackOrder": reflect.TypeFor[checkpoints.Order](), "RollbackPlan": reflect.TypeFor[checkpoints.Plan](), "RollbackStep": reflect.TypeFor[undo.Step](),
+		"DescriptorVersion": reflect.TypeFor[descriptor.Version](), "Descriptor": reflect.TypeFor[descriptors.View](), "DescriptorPlan": reflect.TypeFor[descriptors.Plan](),
 		"Rollback": reflect.TypeFor[rollback.View](), "RollbackProgress": reflect.TypeFor[undo.Progress](),
 		"Process": reflect.TypeFor[admindoc.Process](), "LifecycleRecord": reflect.TypeFor[lifecycle.Record](), "Breaker": reflect.TypeFor[breakers.Event](),
 	})
@@ -509,6 +513,14 @@ func TestOpenAPI_SuitsTheAnswers(t *testing.T) {
 		{s.admin, "GET", "/api/consensus", "", "", 200},
 		{s.admin, "GET", "/api/consensus/" + roundID, "/api/consensus/{id}", "", 200},
 		{s.admin, "GET", "/api/consensus/x", "/api/consensus/{id}", "", 404},
+		{s.admin, "POST", "/api/descriptors?check=true", "/api/descriptors", plan, 200},
+		{s.admin, "POST", "/api/descriptors", "", plan, 201},
+		{s.admin, "POST", "/api/descriptors", "", "{}", 400},
+		{s.admin, "POST", "/api/descriptors?check=perhaps", "/api/descriptors", plan, 400},
+		{s.admin, "GET", "/api/descriptors", "", "", 200},
+		{s.admin, "GET", "/api/descriptors/refunds", "/api/descriptors/{name}", "", 200},
+		{s.admin, "GET", "/api/descriptors/refunds?version=x", "/api/descriptors/{name}", "", 400},
+		{s.admin, "GET", "/api/descriptors/refunds?version=2", "/api/descriptors/{name}", "", 404},
 		{s.admin, "POST", "/api/rollbacks", "", `{"checkpoint":"c","plan":true}`, 200},
 		{s.admin, "POST", "/api/rollbacks", "", `{"checkpoint":"c","reason":"why"}`, 202},
 		{s.admin, "POST", "/api/rollbacks", "", `{"checkpoint":"c"}`, 400},
@@ -546,6 +558,9 @@ func TestOpenAPI_SuitsTheAnswers(t *testing.T) {
 			path = tc.target
 		}
 		header := jsonBody()
+		if strings.HasPrefix(tc.target, "/api/descriptors") {
+			header.Set("Content-Type", "application/atd-workflow+json")
+		}
 		if tc.on == s.admin {
 			tc.target = "https://127.0.0.1:9443" + tc.target
 			header.Set("Authorization", "Bearer right")

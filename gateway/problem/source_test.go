@@ -34,6 +34,7 @@ var exempt = map[string]string{
 	module + "gateway/transport/stdio.OutputError":                 "it is the cause of a missing credential, which has a row",
 	module + "gateway/state.BlobTakenError":                        "package checkpoint says that another token has the id",
 	module + "lifecycle/compensation.RuleError":                    "the operator gets it at the start",
+	module + "lifecycle/descriptor.InvalidError":                   "package gateway/descriptor says it to the operator",
 	module + "lifecycle/rollback.StateError":                       "met by what carries out rollbacks: another replica was first",
 	module + "lifecycle/rollback.RecordError":                      "a record of another version in the store: an internal error, and the log has its text",
 	module + "lifecycle/rollback.ResultError":                      "it is the reason of a bad reply",

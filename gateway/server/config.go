@@ -3,6 +3,8 @@ package server
 import (
 	"cmp"
 	"log/slog"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
@@ -98,8 +100,17 @@ func (s Config) Pipeline() gateway.Settings {
 		Constraints: c.Constraints(), Document: s.Policy.Document, Gateways: c.Gateways(), RequireECT: c.ECT.Require,
 		Timeout: time.Duration(c.Timeout), TaskUnchanged: time.Duration(c.Limits.TaskUnchanged),
 		AnswerWait: time.Duration(c.Limits.AnswerWait), Version: s.version(), ECTInBody: c.InBody(),
-		Approvals: s.Policy.Approvals, CheckpointTTL: c.Policy.CheckpointLifetime(), Groups: c.Consensus.List(),
+		Approvals: s.Policy.Approvals, CheckpointTTL: c.Policy.CheckpointLifetime(), Groups: c.Consensus.List(), Operators: s.operators(),
 	}
+}
+
+// operators are those of the configuration; with a token, as dev has it, also the developer who shows it.
+func (s Config) operators() []policy.Operator {
+	all := slices.Collect(maps.Values(s.Settings.Operators()))
+	if s.AdminToken != "" {
+		all = append(all, policy.Operator{Name: "developer", Roles: policy.Roles()})
+	}
+	return all
 }
 
 // limits are wider on a development gateway, where one caller is everybody.

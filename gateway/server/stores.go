@@ -20,6 +20,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/config"
 	"github.com/aepb/aepb-gateway/gateway/consensus"
 	"github.com/aepb/aepb-gateway/gateway/conversation"
+	"github.com/aepb/aepb-gateway/gateway/descriptor"
 	"github.com/aepb/aepb-gateway/gateway/idempotency"
 	agentlife "github.com/aepb/aepb-gateway/gateway/lifecycle"
 	"github.com/aepb/aepb-gateway/gateway/listing"
@@ -103,7 +104,7 @@ func (e *evictions) counts() map[string]float64 {
 // recordKinds are the kinds of entries for which every driver keeps a reserve: small records of what was
 // decided, which must be writable however many tasks and sessions there are (R18).
 func recordKinds() []string {
-	kinds := []string{agentlife.KindLifecycle, breakers.KindBreaker, store.KindDecision, listing.KindAgent, workflow.KindWorkflow}
+	kinds := []string{agentlife.KindLifecycle, breakers.KindBreaker, store.KindDecision, listing.KindAgent, workflow.KindWorkflow, descriptor.KindPlan}
 	return append(append(kinds, approval.KindLevel, rollback.KindUndo, rollback.KindAftermath, store.KindRollback), append(approval.Kinds(), consensus.Kinds()...)...)
 }
 

@@ -87,7 +87,7 @@ func (out *Server) makeSurfaces(s Config) error {
 	}
 	out.surfaces.admin, err = httpapi.Admin(httpapi.AdminDeps{
 		MonitoringDeps: monitoring,
-		Registry:       registry, Records: httpapi.Records{Evidence: opened.evidence, Workflows: opened.workflows, Approvals: pipeline.Parts().Approvals, Levels: pipeline.Parts().Levels, Consensus: pipeline.Parts().Consensus, Undo: checkpoints.Records{Checkpoints: pipeline.Parts().Checkpoints, Rollbacks: pipeline.Parts().Rollbacks}}, Self: s.Identity.SVID.ID, PublicURL: s.Names.URL, Directory: out.agents.directory, Agents: out.agents.listed,
+		Registry:       registry, Records: httpapi.Records{Evidence: opened.evidence, Workflows: opened.workflows, Approvals: pipeline.Parts().Approvals, Levels: pipeline.Parts().Levels, Consensus: pipeline.Parts().Consensus, Descriptors: pipeline.Parts().Descriptors, Undo: checkpoints.Records{Checkpoints: pipeline.Parts().Checkpoints, Rollbacks: pipeline.Parts().Rollbacks}}, Self: s.Identity.SVID.ID, PublicURL: s.Names.URL, Directory: out.agents.directory, Agents: out.agents.listed,
 		Breakers: pipeline.Breakers, Lifecycles: pipeline.Lifecycle, Running: httpapi.Running{Credential: out.agents.guards.credentials.document, Processes: out.agents.guards.processes, Configuration: func() admindoc.Configuration { return admindoc.Configuration{RestartKeys: out.config.restartKeys()} }},
 		Operators: trust.operator, Token: s.AdminToken, Hosts: s.Names.Hosts, Open: s.Development, Failures: callers.Failures,
 		Answered: out.surfaces.refusals[telemetry.ListenerAdmin].Answered,

@@ -30,15 +30,16 @@ const (
 
 // reading is what is known of the tokens of one workflow. They are read once: tokens never change.
 type reading struct {
-	mu     sync.Mutex
-	after  string // cursor of the store behind the last whole page that was read
-	whole  int    // tokens of whole pages; further ones are read again
-	tokens []workflow.Token
-	run    workflow.Run
-	err    error     // why there is no run
-	built  int       // tokens that run was made of
-	at     time.Time // when run was made
-	cost   time.Duration
+	mu      sync.Mutex
+	after   string // cursor of the store behind the last whole page that was read
+	whole   int    // tokens of whole pages; further ones are read again
+	tokens  []workflow.Token
+	run     workflow.Run
+	err     error     // why there is no run
+	built   int       // tokens that run was made of
+	planned bool      // it was made of a descriptor, too
+	at      time.Time // when run was made
+	cost    time.Duration
 
 	used time.Time // guarded by readings.mu
 	size int       // guarded by readings.mu
@@ -103,9 +104,13 @@ func (s *Service) read(ctx context.Context, wid string, who ect.Identity, lately
 		return workflow.Run{}, nil, err
 	}
 	s.readings.grew(wid, one, len(one.tokens))
-	if one.built != len(one.tokens) || one.at.IsZero() {
-		one.run, one.err = workflow.New(wid, one.tokens, nil)
-		one.built = len(one.tokens)
+	plan, planned, err := s.Descriptor(ctx, wid)
+	if err != nil {
+		return workflow.Run{}, nil, err
+	}
+	if one.built != len(one.tokens) || one.at.IsZero() || one.planned != planned {
+		one.run, one.err = workflow.New(wid, one.tokens, plan.Planned(s.names(ctx)))
+		one.built, one.planned = len(one.tokens), planned
 	}
 	one.at = s.deps.Now()
 	one.cost = one.at.Sub(now)

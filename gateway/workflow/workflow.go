@@ -40,10 +40,11 @@ type Record struct {
 	At     time.Time       `json:"at"`               // iat of the start
 	End    ect.ID          `json:"end,omitempty"`    // atd:workflow_complete; empty: it goes on
 	Status workflow.Status `json:"status,omitempty"` // how it ended
+	Plan   *Bound          `json:"plan,omitempty"`   // the descriptor that it follows (R27); nil: none
 	Token  string          `json:"token,omitempty"`  // what this gateway signed of it last; empty: nothing
 }
 
-// Deps is what a Service is built from. Every field is required.
+// Deps is what a Service is built from. Every field but Plans is required.
 type Deps struct {
 	Entries  record.Entries
 	Evidence attest.Statements
@@ -53,6 +54,7 @@ type Deps struct {
 	Failed   func(ctx context.Context, f Failure, compact string)                       // is told of each error that was signed
 	// Follow signs and records the error of a failure from which something follows, so that it does follow from it.
 	Follow func(ctx context.Context, f Failure, st attest.Statement) (compact string, err error)
+	Plans  Plans // nil: there are no descriptors
 	Now    func() time.Time
 	Logger *slog.Logger
 }
@@ -62,6 +64,7 @@ type Service struct {
 	deps     Deps
 	records  *record.Machine[Record]
 	readings readings
+	plans    plans
 	absent   moments // workflows that had no start on record a moment ago
 	resting  moments // callers whose last reading cost much
 }
@@ -103,12 +106,14 @@ func keyOf(wid string, owner ect.Identity) state.EntryKey {
 // Plan is what a caller says of a workflow that it begins.
 type Plan struct {
 	Description string // at most MaxDescription bytes
-	Steps       int    // that it expects; 0: not said
+	Steps       int    // that it expects; 0: not said, or as many as the descriptor has
+	Descriptor  string // name of the descriptor that it follows; empty: none (R27)
+	Version     int    // of the descriptor; 0: the newest
 }
 
 // Begin signs an atd:workflow_start for a caller, and returns the workflow and the token. Its errors are
-// *[policy.Forbidden] for a caller without an identity, *[problem.QueryError], and those of
-// [record.Machine.Decide].
+// *[policy.Forbidden] for a caller without an identity, *[problem.QueryError], *[problem.NotFoundError] for a
+// descriptor that is not stored, and those of [record.Machine.Decide].
 func (s *Service) Begin(ctx context.Context, caller identity.Caller, holder string, plan Plan) (wid, compact string, err error) {
 	switch {
 	case caller.Anonymous || caller.ID == "":
@@ -118,10 +123,14 @@ func (s *Service) Begin(ctx context.Context, caller identity.Caller, holder stri
 	case plan.Steps < 0 || plan.Steps > maxSteps:
 		return "", "", &problem.QueryError{Reason: "node_count is a number from 1 to 10000"}
 	}
-	wid = string(ect.NewID())
 	ext := ect.Ext{}
+	bound, err := s.follow(ctx, &plan, ext)
+	if err != nil {
+		return "", "", err
+	}
+	wid = string(ect.NewID())
 	ext.SetString(ect.ExtWorkflowID, wid)
-	ext.SetString(ect.ExtATDDescription, plan.Description)
+	ext.SetText(ect.ExtATDDescription, plan.Description)
 	ext.SetString(ect.ExtCaller, string(caller.ID))
 	if plan.Steps > 0 {
 		ext.SetInt(ect.ExtNodeCount, int64(plan.Steps))
@@ -130,7 +139,7 @@ func (s *Service) Begin(ctx context.Context, caller identity.Caller, holder stri
 		Act: ect.ActWorkflowStart, Lineage: attest.Lineage{Workflow: wid}, Audience: []string{string(caller.ID)}, Ext: ext, Holder: holder,
 	}
 	r, _, err := s.records.Decide(ctx, keyOf(wid, caller.ID), func(record.Found[Record]) (Record, *attest.Statement, error) {
-		return Record{Term: 1, By: caller.ID}, statement, nil
+		return Record{Term: 1, By: caller.ID, Plan: bound}, statement, nil
 	})
 	return wid, r.Token, err
 }
@@ -141,7 +150,7 @@ const maxSteps = 10_000
 func control(c rune) bool { return c < ' ' || c == 0x7f || c >= 0x80 && c < 0xa0 }
 
 // Take begins a workflow with the caller's own atd:workflow_start, and returns the workflow. Its errors are
-// those of [attest.Statements.Bring] and [Service.Observe].
+// those of [attest.Statements.Bring] and [Service.Observe]; a descriptor that is not stored is a *[problem.NotFoundError].
 func (s *Service) Take(ctx context.Context, caller identity.Caller, holder, compact string) (wid string, err error) {
 	claims, _, err := ect.ParseUnverified(compact)
 	switch {
@@ -151,6 +160,9 @@ func (s *Service) Take(ctx context.Context, caller identity.Caller, holder, comp
 		return "", &ect.InvalidError{Reason: ect.ReasonInvalidClaim, ID: claims.ID, Claim: "exec_act"}
 	case len(claims.Parents) > 0:
 		return "", &ect.InvalidError{Reason: ect.ReasonInvalidClaim, ID: claims.ID, Claim: "par"}
+	}
+	if _, err := s.named(ctx, claims.ID, claims.Ext); err != nil { // before it is on record
+		return "", err
 	}
 	v, err := s.deps.Evidence.Bring(ctx, compact, caller.ID, holder)
 	if err != nil {
@@ -164,7 +176,8 @@ func (s *Service) Take(ctx context.Context, caller identity.Caller, holder, comp
 
 // Observe takes the boundaries of a workflow from tokens that came with a message and are on record: an
 // atd:workflow_start that its issuer sent, and an atd:workflow_complete of who began it. Its errors are
-// *[ect.InvalidError] for one that does not say its workflow (R27), and those of the store.
+// *[ect.InvalidError] for one that does not say its workflow (R27), *[problem.NotFoundError] for one that names a
+// descriptor that is not stored, and those of the store.
 func (s *Service) Observe(ctx context.Context, caller ect.Identity, tokens []ect.Verified) error {
 	for _, v := range tokens {
 		act := v.Act()
@@ -174,25 +187,26 @@ func (s *Service) Observe(ctx context.Context, caller ect.Identity, tokens []ect
 		if wid, _ := v.Extension(ect.ExtWorkflowID); wid != v.Workflow() || wid == "" {
 			return &ect.InvalidError{Reason: ect.ReasonInvalidClaim, ID: v.ID(), Claim: ect.ExtWorkflowID}
 		}
-		step := starts(v)
+		step := s.starts(ctx, v)
 		if act == ect.ActWorkflowComplete {
 			step = completes(v)
 		}
 		s.absent.remove(v.Workflow())
 		if _, _, err := s.records.Decide(ctx, keyOf(v.Workflow(), caller), step); err != nil {
-			return attest.Recording(err)
+			return recording(err)
 		}
 	}
 	return nil
 }
 
 // starts makes the record of a caller's own start, which is the root of its workflow. What is on record stays.
-func starts(v ect.Verified) record.Step[Record] {
+func (s *Service) starts(ctx context.Context, v ect.Verified) record.Step[Record] {
 	return func(before record.Found[Record]) (Record, *attest.Statement, error) {
 		if before.Revision != 0 || len(v.Parents()) > 0 {
 			return before.Value, nil, record.ErrUnchanged
 		}
-		return Record{Term: 1, Start: v.ID(), By: v.Issuer(), At: time.Unix(v.IssuedAt(), 0).UTC()}, nil, nil
+		bound, err := s.named(ctx, v.ID(), v.Claims().Ext)
+		return Record{Term: 1, Start: v.ID(), By: v.Issuer(), At: time.Unix(v.IssuedAt(), 0).UTC(), Plan: bound}, nil, err
 	}
 }
 
@@ -261,6 +275,9 @@ func (s *Service) Report(ctx context.Context, wid string, who ect.Identity) (wor
 		return workflow.Report{}, err
 	}
 	report := run.Report(tokens, s.deps.Now())
+	if bound := s.plans.bound(wid); bound != nil {
+		report.Descriptor, report.Version = bound.Name, bound.Version
+	}
 	s.rest(who, len(tokens), began)
 	return report, nil
 }

@@ -39,7 +39,9 @@
 // requests complete nothing.
 //
 // A step begins a planned node with its act, and with its agent as issuer or in its audience; an intent or a
-// request does so by the agent in its audience alone. Each step begins one node, and each node begins once.
+// request does so with aepb.work, and with its agent in its audience or aepb.work_agent; without aepb.work by its agent
+// alone. A node without an agent is begun by its act. Each step begins one node, and each node begins once: of several
+// that fit the first whose predecessors have all begun, else the first.
 //
 // # Ends
 //

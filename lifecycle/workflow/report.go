@@ -29,26 +29,30 @@ type Report struct {
 	Expected    int           `json:"node_count,omitempty"` // atd.node_count of the start; 0: it does not say
 	Tokens      int           `json:"tokens"`
 	Steps       []StepReport  `json:"steps"`
-	Missing     []ect.ID      `json:"missing,omitempty"` // parents that are not on record
+	Descriptor  string        `json:"descriptor,omitempty"` // wf_id of the plan that the workflow follows (R27)
+	Version     int           `json:"descriptor_version,omitempty"`
+	Unplanned   []ect.ID      `json:"unplanned,omitempty"` // steps that begin no node of the descriptor; empty without one
+	Missing     []ect.ID      `json:"missing,omitempty"`   // parents that are not on record
 	Findings    []string      `json:"findings,omitempty"`
 }
 
 // StepReport is a step of a report.
 type StepReport struct {
-	ID       ect.ID        `json:"jti,omitempty"`
-	Planned  string        `json:"node,omitempty"` // of the descriptor
-	Act      ect.Act       `json:"exec_act,omitempty"`
-	Kind     Kind          `json:"kind"`
-	State    State         `json:"state"`
-	Caller   ect.Identity  `json:"caller,omitempty"`    // who wants it done
-	Agents   []string      `json:"agents,omitempty"`    // whom its requests are for
-	Protocol string        `json:"protocols,omitempty"` // of the first request: from → to
-	Started  time.Time     `json:"started,omitzero"`
-	Elapsed  time.Duration `json:"-"` // until it was done or failed, else until now
-	Seconds  int64         `json:"elapsed_s"`
-	Losses   []string      `json:"losses,omitempty"`
-	Errors   []string      `json:"errors,omitempty"`
-	After    []ect.ID      `json:"after,omitempty"` // steps above it
+	ID         ect.ID        `json:"jti,omitempty"`
+	Planned    string        `json:"node,omitempty"` // of the descriptor
+	Act        ect.Act       `json:"exec_act,omitempty"`
+	Kind       Kind          `json:"kind"`
+	State      State         `json:"state"`
+	Caller     ect.Identity  `json:"caller,omitempty"`    // who wants it done
+	Agents     []string      `json:"agents,omitempty"`    // whom its requests are for
+	Protocol   string        `json:"protocols,omitempty"` // of the first request: from → to
+	Started    time.Time     `json:"started,omitzero"`
+	Elapsed    time.Duration `json:"-"` // until it was done or failed, else until now
+	Seconds    int64         `json:"elapsed_s"`
+	Losses     []string      `json:"losses,omitempty"`
+	Errors     []string      `json:"errors,omitempty"`
+	After      []ect.ID      `json:"after,omitempty"`       // steps above it
+	AfterNodes []string      `json:"after_nodes,omitempty"` // nodes of the descriptor that must be done before its node
 }
 
 // Report reads a workflow at an instant. It takes the tokens that the run was made of.
@@ -75,6 +79,9 @@ func (r Run) Report(tokens []Token, now time.Time) Report {
 	out.ElapsedSecs = int64(out.Elapsed / time.Second)
 	for _, s := range r.steps {
 		out.Steps = append(out.Steps, r.stepReport(s, byID, now))
+		if r.after != nil && s.Planned == "" {
+			out.Unplanned = append(out.Unplanned, s.ID)
+		}
 	}
 	out.Missing = cut(r.graph.Missing())
 	for _, f := range dag.Check(r.graph) {
@@ -116,8 +123,12 @@ func (out *Report) boundaries(tokens []Token) {
 
 // stepReport reads what belongs to a step: the tokens that are reached from it through annotations alone.
 func (r Run) stepReport(s Step, byID map[ect.ID][]Token, now time.Time) StepReport {
-	out := StepReport{ID: s.ID, Planned: s.Planned, Act: s.Act, Kind: s.Kind, State: s.State, Caller: s.Issuer}
+	out := StepReport{ID: s.ID, Planned: s.Planned, Act: s.Act, Kind: s.Kind, State: s.State, Caller: s.Issuer, AfterNodes: r.after[s.Planned]}
 	if s.ID == "" {
+		out.Caller = ""
+		if s.Issuer != "" {
+			out.Agents = []string{string(s.Issuer)}
+		}
 		return out
 	}
 	for _, t := range byID[s.ID] {
@@ -198,8 +209,8 @@ func (out *StepReport) request(t Token) {
 			out.Agents = append(out.Agents, who)
 		}
 	}
-	if out.Protocol == "" && t.From != "" {
-		out.Protocol = t.From + " → " + t.To
+	if out.Protocol == "" && t.Protocols.From != "" {
+		out.Protocol = t.Protocols.From + " → " + t.Protocols.To
 	}
 }
 

@@ -27,7 +27,8 @@ func (e *TooLargeError) Error() string {
 type Run struct {
 	graph dag.Graph
 	steps []Step
-	at    map[ect.ID]int // the first step with an id; further ones follow it
+	at    map[ect.ID]int      // the first step with an id; further ones follow it
+	after map[string][]string // by node of the descriptor: the nodes before it; nil: there is no descriptor
 }
 
 // New reads a workflow from its tokens, in any order, and from the nodes of its descriptor, if there
@@ -46,19 +47,30 @@ func New(workflow string, tokens []Token, planned []Planned) (Run, error) {
 		return Run{}, &TooLargeError{"tokens", dag.MaxNodes}
 	}
 	run.steps = read(run.graph, tokens).steps()
-	open := slices.Clone(planned)
+	open, begun := slices.Clone(planned), map[string]bool{}
+	if len(planned) > 0 {
+		run.after = make(map[string][]string, len(planned))
+	}
+	for _, p := range planned {
+		run.after[p.ID] = p.After
+	}
 	for i := range run.steps {
 		s := &run.steps[i]
 		if i == 0 || run.steps[i-1].ID != s.ID {
 			run.at[s.ID] = i
 		}
-		if match := slices.IndexFunc(open, func(p Planned) bool { return p.begins(*s) }); match >= 0 {
-			s.Planned = open[match].ID
-			open = slices.Delete(open, match, match+1)
+		if at := match(open, *s, begun); at >= 0 {
+			s.Planned = open[at].ID
+			begun[s.Planned] = true
+			open = slices.Delete(open, at, at+1)
 		}
 	}
 	for _, p := range open {
-		run.steps = append(run.steps, Step{Issuer: p.Agent, Act: p.Act, Kind: KindPlanned, State: Pending, Planned: p.ID, Last: true})
+		agent := ect.Identity("")
+		if len(p.Agents) > 0 {
+			agent = ect.Identity(p.Agents[0])
+		}
+		run.steps = append(run.steps, Step{Issuer: agent, Act: p.Act, Kind: KindPlanned, State: Pending, Planned: p.ID, Last: true})
 	}
 	return run, nil
 }

@@ -309,6 +309,7 @@ func (r *reading) steps() []Step {
 				steps = append(steps, Step{
 					ID: e.token.Node.ID, Issuer: e.token.Node.Issuer, Act: e.token.Node.Act, Kind: e.kind, State: r.stateOf(p, e),
 					Sent: e.below.sent, Reversible: e.below.reversible, Last: !e.below.step, audience: e.token.Audience,
+					work: e.token.Work,
 				})
 			}
 		}

@@ -44,20 +44,47 @@ type Step struct {
 	Last       bool   // no further step follows from it
 
 	audience []string
+	work     Work // of an intent
 }
 
 // Planned is a node of a descriptor.
 type Planned struct {
-	ID    string
-	Act   ect.Act      // empty: any
-	Agent ect.Identity // empty: any
+	ID     string
+	Act    ect.Act  // empty: any
+	Agents []string // what tokens call its agent, first its identity; empty: any agent
+	After  []string // ids of the nodes that must be done before
 }
 
-// begins reports whether a step is the one that was planned. The act of a request or an intent is the
-// gateway's, so these are known by their agent alone.
+// begins reports whether a step is the one that was planned. The act of a request or an intent is the gateway's: these
+// are known by what they want, and where that is not known by their agent alone.
 func (p Planned) begins(s Step) bool {
-	if s.Kind != KindTask {
-		return p.Agent != "" && slices.Contains(s.audience, string(p.Agent))
+	byAgent := len(p.Agents) == 0 || slices.ContainsFunc(p.Agents, func(agent string) bool {
+		return s.Kind == KindTask && agent == string(s.Issuer) || agent == s.work.Agent || slices.Contains(s.audience, agent)
+	})
+	switch {
+	case s.Kind == KindTask:
+		return byAgent && (p.Act == "" || p.Act == s.Act)
+	case s.work.Name == "":
+		return byAgent && len(p.Agents) > 0
+	default:
+		return byAgent && (p.Act == "" || string(p.Act) == s.work.Name)
 	}
-	return (p.Act == "" || p.Act == s.Act) && (p.Agent == "" || p.Agent == s.Issuer || slices.Contains(s.audience, string(p.Agent)))
+}
+
+// match finds the node that a step begins: of several that are open the first whose predecessors have all begun, else
+// the first. Below 0: none.
+func match(open []Planned, s Step, begun map[string]bool) int {
+	found := -1
+	for i, p := range open {
+		if !p.begins(s) {
+			continue
+		}
+		if !slices.ContainsFunc(p.After, func(id string) bool { return !begun[id] }) {
+			return i
+		}
+		if found < 0 {
+			found = i
+		}
+	}
+	return found
 }

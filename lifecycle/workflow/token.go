@@ -25,8 +25,15 @@ type Token struct {
 	TerminalStatus string       // atd.terminal_status
 	Description    string       // atd.description or aepb.description
 	NodeCount      int          // atd.node_count; 0: it is absent, or no count
-	From, To       string       // aepb.source_protocol and aepb.dest_protocol
+	Protocols      Protocols
+	Work           Work
 }
+
+// Protocols are those of a translation: aepb.source_protocol and aepb.dest_protocol.
+type Protocols struct{ From, To string }
+
+// Work is what an intent wants: aepb.work and aepb.work_agent.
+type Work struct{ Name, Agent string }
 
 // TokenOf reads a token that was verified, or that is on record.
 func TokenOf(c ect.Claims) Token {
@@ -39,10 +46,11 @@ func TokenOf(c ect.Claims) Token {
 		Caller: ect.Identity(text(ect.ExtCaller)), Stream: text(ect.ExtStream), Error: text(ect.ExtError),
 		Severity: text(ect.ExtSeverity), ErrorType: text(ect.ExtErrorType), Checkpoint: ect.ID(text(ect.ExtCheckpointID)),
 		Status: text(ect.ExtStatus), TerminalStatus: text(ect.ExtTerminalStatus),
+		Work: Work{text(ect.ExtWork), text(ect.ExtWorkAgent)},
 	}
 	t.Reversible, _ = c.Ext.Bool(ect.ExtReversible)
 	t.Description = cmp.Or(text(ect.ExtATDDescription), text(ect.ExtDescription))
-	t.From, t.To = cmp.Or(text(ect.ExtSourceProtocol), text(ect.ExtCPATSourceProtocol)), cmp.Or(text(ect.ExtDestProtocol), text(ect.ExtCPATDestProtocol))
+	t.Protocols.From, t.Protocols.To = cmp.Or(text(ect.ExtSourceProtocol), text(ect.ExtCPATSourceProtocol)), cmp.Or(text(ect.ExtDestProtocol), text(ect.ExtCPATDestProtocol))
 	if n, err := strconv.Atoi(string(c.Ext[ect.ExtNodeCount])); err == nil {
 		t.NodeCount = max(n, 0)
 	}

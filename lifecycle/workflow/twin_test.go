@@ -215,6 +215,84 @@ func TestRun_Twin(t *testing.T) {
 	}
 }
 
+// begins reports whether a step can begin a node, by the definition.
+func (w twin) begins(t workflow.Token, p workflow.Planned) bool {
+	names := append([]string{t.Work.Agent}, t.Audience...)
+	if isWork(t.Node.Act) {
+		names = append(names, string(t.Node.Issuer))
+	}
+	agent := len(p.Agents) == 0
+	for _, name := range names {
+		agent = agent || slices.Contains(p.Agents, name)
+	}
+	switch {
+	case isWork(t.Node.Act):
+		return agent && string(t.Node.Act) == string(p.Act)
+	case t.Work.Name == "":
+		return agent && len(p.Agents) > 0
+	}
+	return agent && t.Work.Name == string(p.Act)
+}
+
+// TestRun_PlannedTwin: nodes begin by the definition, step after step: the first that fits and whose turn it is, else the
+// first that fits.
+func TestRun_PlannedTwin(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(6, 9))
+	var inTurn, outOfTurn int
+	for range 20_000 {
+		tokens := randomTokens(r)
+		for i := range tokens {
+			tokens[i].Work = workflow.Work{Name: []string{"", "work", "rest"}[r.IntN(3)], Agent: []string{"", string(agentA), "stdio:b"}[r.IntN(3)]}
+		}
+		planned := make([]workflow.Planned, r.IntN(6))
+		for i := range planned {
+			planned[i] = workflow.Planned{ID: fmt.Sprint(i), Act: []ect.Act{"work", "rest"}[r.IntN(2)], Agents: [][]string{nil, {string(agentA)}, {"https://b", "stdio:b"}}[r.IntN(3)]}
+			for before := range i {
+				if r.IntN(3) == 0 {
+					planned[i].After = append(planned[i].After, fmt.Sprint(before))
+				}
+			}
+		}
+		r.Shuffle(len(planned), func(i, j int) { planned[i], planned[j] = planned[j], planned[i] })
+		w, begun := twin(tokens), map[string]bool{}
+		for _, s := range runOf(t, tokens, planned...).Steps() {
+			if s.Kind == workflow.KindPlanned {
+				if begun[s.Planned] {
+					t.Fatalf("node %s is pending and has begun, in\n%+v\n%+v", s.Planned, planned, tokens)
+				}
+				continue
+			}
+			at := slices.IndexFunc(tokens, func(o workflow.Token) bool { return o.Node.ID == s.ID && o.Node.Issuer == s.Issuer })
+			want, turn := "", false
+			for _, p := range planned {
+				if begun[p.ID] || !w.begins(tokens[at], p) {
+					continue
+				}
+				now := true
+				for _, id := range p.After {
+					now = now && begun[id]
+				}
+				if want == "" || now && !turn {
+					want, turn = p.ID, now
+				}
+			}
+			if s.Planned != want {
+				t.Fatalf("%s begins %q, want %q, in\n%+v\n%+v", s.ID, s.Planned, want, planned, tokens)
+			}
+			begun[want] = true
+			if turn {
+				inTurn++
+			} else if want != "" {
+				outOfTurn++
+			}
+		}
+	}
+	if inTurn < 1000 || outOfTurn < 100 {
+		t.Errorf("%d nodes in turn, %d out of turn", inTurn, outOfTurn)
+	}
+}
+
 const run = "0b5e3a8e-8f0c-4b1c-9d1e-2f3a4b5c6d7e"
 
 // exchanges are the tokens of exchanges one after the other: task, request, work of the agent, reply.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/dag"
@@ -192,7 +193,7 @@ func TestRun_Steps(t *testing.T) {
 		{ID: "x", Issuer: gateway, Act: ect.ActTranslate, Kind: workflow.KindRequest, State: workflow.Running, Last: true},
 		{ID: "u", Issuer: agentB, Act: "work", Kind: workflow.KindTask, State: workflow.Running, Last: true},
 	}
-	ignore := cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".audience" }, cmp.Ignore())
+	ignore := cmpopts.IgnoreUnexported(workflow.Step{})
 	if diff := cmp.Diff(want, run.Steps(), ignore); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -209,7 +210,20 @@ func TestRun_Steps(t *testing.T) {
 func TestRun_Planned(t *testing.T) {
 	t.Parallel()
 	node := func(id string, act ect.Act, agent ect.Identity) workflow.Planned {
-		return workflow.Planned{ID: id, Act: act, Agent: agent}
+		p := workflow.Planned{ID: id, Act: act}
+		if agent != "" {
+			p.Agents = []string{string(agent)}
+		}
+		return p
+	}
+	wants := func(work, agent string) workflow.Token {
+		i := token("i", ect.ActIntent, gateway)
+		i.Work = workflow.Work{Name: work, Agent: agent}
+		return i
+	}
+	then := func(p workflow.Planned, after ...string) workflow.Planned {
+		p.After = after
+		return p
 	}
 	type planned = []workflow.Planned
 	for name, tc := range map[string]struct {
@@ -227,6 +241,14 @@ func TestRun_Planned(t *testing.T) {
 		"two nodes need two steps":          {planned{node("1", "work", agentA), node("2", "work", agentA)}, []workflow.Token{task("t", agentA)}, "2"},
 		"a request by its agent":            {planned{node("1", "work", agentB)}, []workflow.Token{to(agentB, request("q"))}, ""},
 		"a request begins no node by act":   {planned{node("1", ect.ActTranslate, "")}, []workflow.Token{request("q")}, "1"},
+		"an intent by its work":             {planned{node("1", "work", "")}, []workflow.Token{wants("work", "stdio:b")}, ""},
+		"an intent to other work":           {planned{node("1", "work", agentB)}, []workflow.Token{wants("rest", string(agentB))}, "1"},
+		"an intent by work and agent":       {planned{node("1", "work", agentA), node("2", "work", "stdio:b")}, []workflow.Token{wants("work", "stdio:b")}, "1"},
+		"an intent of unknown work":         {planned{node("1", "work", agentB)}, []workflow.Token{wants("", string(agentB))}, ""},
+		"an intent of nothing known":        {planned{node("1", "work", "")}, []workflow.Token{wants("", "")}, "1"},
+		"another name of the agent":         {planned{{ID: "1", Act: "work", Agents: []string{"https://a", string(agentA)}}}, []workflow.Token{task("t", agentA)}, ""},
+		"the one whose turn it is":          {planned{then(node("2", "work", ""), "1"), node("1", "work", "")}, []workflow.Token{task("t", agentA)}, "2"},
+		"out of turn":                       {planned{then(node("2", "work", ""), "1"), node("1", "rest", "")}, []workflow.Token{task("t", agentA)}, "1"},
 		"an annotation begins no node":      {planned{node("1", ect.ActError, agentB)}, []workflow.Token{failure("f")}, "1"},
 		"a step that is in no descriptor":   {nil, []workflow.Token{task("t", agentA)}, ""},
 		"a step of another, then the right": {planned{node("1", "work", agentB)}, []workflow.Token{task("t", agentA), task("u", agentB)}, ""},
@@ -347,6 +369,22 @@ func TestRun_Ready(t *testing.T) {
 	}
 }
 
+// TestReport_Planned: which step began which node, what comes before it, and which steps are not planned.
+func TestReport_Planned(t *testing.T) {
+	t.Parallel()
+	tokens := []workflow.Token{task("t", agentA), task("u", agentB)}
+	planned := []workflow.Planned{{ID: "1", Act: "work"}, {ID: "2", Act: "rest", Agents: []string{"stdio:b"}, After: []string{"1"}}}
+	report := runOf(t, tokens, planned...).Report(tokens, time.Unix(200, 0))
+	last := report.Steps[len(report.Steps)-1]
+	if report.Steps[0].Planned != "1" || !slices.Equal(report.Unplanned, []ect.ID{"u"}) || last.Planned != "2" ||
+		!slices.Equal(last.AfterNodes, []string{"1"}) || !slices.Equal(last.Agents, []string{"stdio:b"}) || last.State != workflow.Pending {
+		t.Errorf("%+v", report)
+	}
+	if report := runOf(t, tokens).Report(tokens, time.Unix(200, 0)); report.Unplanned != nil {
+		t.Errorf("without a descriptor: %v", report.Unplanned)
+	}
+}
+
 func TestNew_Bounds(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -398,7 +436,7 @@ func TestTokenOf_Claims(t *testing.T) {
 		Node:     dag.Node{ID: "t", Workflow: "w", Issuer: gateway, Act: ect.ActTranslate, IssuedAt: 5, Parents: []ect.ID{"p"}, Leg: dag.Reply},
 		Audience: []string{"b"}, Caller: "a", Stream: "close", Error: "code", Losses: []string{"L05 dropped /x"},
 		Severity: "critical", ErrorType: "timeout", Checkpoint: "c", Reversible: true, Status: "completed", TerminalStatus: "success",
-		Description: "why", NodeCount: 3, From: "a2a-v1", To: "mcp-v1",
+		Description: "why", NodeCount: 3, Protocols: workflow.Protocols{From: "a2a-v1", To: "mcp-v1"},
 	}
 	if diff := cmp.Diff(want, workflow.TokenOf(c)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

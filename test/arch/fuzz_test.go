@@ -26,6 +26,7 @@ var targets = []struct{ reader, dir, name string }{
 	{"lifecycle record", "lifecycle", "FuzzDecode_Roundtrip"},
 	{"rule that says how a call is undone", "lifecycle/compensation", "FuzzRule_Parse"},
 	{"values that such a rule reads", "lifecycle/compensation", "FuzzFill_ValidJSONOrError"},
+	{"descriptor of a workflow", "lifecycle/descriptor", "FuzzDescriptor_Parse"},
 	{"journal of a rollback", "lifecycle/rollback", "FuzzDecode_Roundtrip"},
 	{"result of a rollback", "lifecycle/rollback", "FuzzResult_Parse"},
 	{"approval rules of a policy document", "policy/hitl", "FuzzDocumentRules_Parse"},

@@ -98,7 +98,7 @@ var modules = []thirdParty{
 	{"github.com/cespare/xxhash", []string{"gateway/transport/slim"}, false, "SLIM's nodes route by it; it is no hash for evidence"},
 	{"github.com/goccy/go-yaml", []string{"gateway/config", "ect/identity/apikey"}, true, "configuration is read in one place, and the file of API keys in another; a test may check that a shipped file is valid"},
 	{"github.com/spf13", []string{"cmd"}, false, "only the programs have flags"},
-	{"github.com/go-json-experiment/json", []string{"translators", "ect", "gateway/httpapi", "gateway/directory", "gateway/transport/mcp/channel", "gateway/breakers/peers", "lifecycle/compensation", "policy/consensus", "cmd/aepbctl/consensus", "cmd/aepbctl/proof"}, true, "exact reading of what others send: messages, tokens, capability documents, operators' documents and rules, events of other gateways"},
+	{"github.com/go-json-experiment/json", []string{"translators", "ect", "gateway/httpapi", "gateway/directory", "gateway/transport/mcp/channel", "gateway/breakers/peers", "lifecycle/compensation", "lifecycle/descriptor", "policy/consensus", "cmd/aepbctl/consensus", "cmd/aepbctl/proof"}, true, "exact reading of what others send: messages, tokens, capability documents, operators' documents and rules, events of other gateways"},
 	{"golang.org/x/sync", []string{"gateway", "cmd"}, false, "only the gateway and the programs start goroutines"},
 	{"golang.org/x/net/http/httpguts", []string{"gateway/transport/egress"}, false, "what a header may hold, as net/http has it, where requests are written"},
 	{"github.com/gowebpki/jcs", []string{"ect"}, true, "canonical bytes are for hashing evidence; in translators it would round numbers"},

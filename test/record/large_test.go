@@ -25,7 +25,7 @@ type stored struct {
 	entries  record.Entries
 }
 
-func onBolt(b *testing.B) stored {
+func onBolt(b testing.TB) stored {
 	b.Helper()
 	s, err := bolt.Open(bolt.Config{Path: filepath.Join(b.TempDir(), "state")}, bolt.Deps{Now: time.Now})
 	if err != nil {
@@ -35,7 +35,7 @@ func onBolt(b *testing.B) stored {
 	return stored{s, s.Entries()}
 }
 
-func onRedis(b *testing.B) stored {
+func onRedis(b testing.TB) stored {
 	b.Helper()
 	server, err := redisserver.Start(b.Context(), filepath.Join(b.TempDir(), "redis"), "--appendfsync", "no")
 	if server != nil {
@@ -55,7 +55,7 @@ func onRedis(b *testing.B) stored {
 // BenchmarkWorkflow_Report reads a workflow of 10,000 tokens from its store, and finds the states of its steps.
 func BenchmarkWorkflow_Report(b *testing.B) {
 	gateway := ecttest.NewParty(b, "spiffe://example.com/gateway")
-	for name, open := range map[string]func(*testing.B) stored{"bbolt": onBolt, "redis": onRedis} {
+	for name, open := range map[string]func(testing.TB) stored{"bbolt": onBolt, "redis": onRedis} {
 		b.Run(name, func(b *testing.B) {
 			s := open(b)
 			wid := string(ect.NewID())

@@ -91,6 +91,11 @@ func (c *Client) Ask(ctx context.Context, method, path string, body any, want in
 
 // Administer sends a request to the admin API, whatever the answer.
 func (c *Client) Administer(ctx context.Context, method, path string, body []byte) (Answer, error) {
+	return c.AdministerAs(ctx, method, path, "application/json", body)
+}
+
+// AdministerAs sends a request whose body has a media type to the admin API, whatever the answer.
+func (c *Client) AdministerAs(ctx context.Context, method, path, media string, body []byte) (Answer, error) {
 	base, err := c.AdminURL()
 	if err != nil {
 		return Answer{}, err
@@ -104,7 +109,7 @@ func (c *Client) Administer(ctx context.Context, method, path string, body []byt
 		header.Set("Authorization", "Bearer "+token)
 	}
 	if body != nil {
-		header.Set("Content-Type", "application/json")
+		header.Set("Content-Type", media)
 	}
 	return c.Call(ctx, method, base+"/api"+path, header, body)
 }

@@ -72,7 +72,7 @@ func Commands(c *client.Client) []*cobra.Command {
 	flags.StringVar(&q.file, "file", "", "read the tokens from this file and ask no gateway; - reads standard input")
 	flags.StringVar(&q.domain, "trust-domain", "", "with --file: the trust domain of the CA (default: the one that its certificate names)")
 	cmd.MarkFlagsMutuallyExclusive("watch", "file")
-	cmd.AddCommand(append(workflowLevels(c), workflowBegin(c), workflowComplete(c))...)
+	cmd.AddCommand(append(append(workflowLevels(c), workflowBegin(c), workflowComplete(c)), planCommands(c)...)...)
 	return []*cobra.Command{cmd}
 }
 
@@ -81,6 +81,7 @@ type workflowView struct {
 	workflow.Report
 	Refused []refusedToken `json:"not_verified,omitempty"`
 	name    func(string) string
+	noPlan  string // why the descriptor that it follows is not read; empty: it is, or there is none
 }
 
 // refusedToken is a token that does not count.
@@ -118,7 +119,15 @@ func readWorkflow(cmd *cobra.Command, c *client.Client, q workflowQuery) (workfl
 	if err != nil {
 		return workflowView{}, err
 	}
-	v, err := viewWorkflow(q.wid, records, time.Now())
+	var follows *plan
+	var noPlan error
+	if q.file == "" {
+		follows, noPlan = planFollowed(cmd.Context(), c, q.wid, records)
+	}
+	v, err := viewWorkflow(q.wid, records, follows, time.Now())
+	if noPlan != nil {
+		v.noPlan = noPlan.Error()
+	}
 	if err != nil || q.svg == "" {
 		return v, err
 	}
@@ -148,8 +157,9 @@ func workflowTokens(cmd *cobra.Command, c *client.Client, q workflowQuery) (list
 	return list, bundle, err
 }
 
-// viewWorkflow finds the states of a workflow in tokens that were judged. Tokens of others are left out.
-func viewWorkflow(wid string, records []audit.Record, now time.Time) (workflowView, error) {
+// viewWorkflow finds the states of a workflow in tokens that were judged, and in the plan that it follows, if it is not
+// nil. Tokens of others are left out.
+func viewWorkflow(wid string, records []audit.Record, follows *plan, now time.Time) (workflowView, error) {
 	var refused []refusedToken
 	var good []workflow.Token
 	for _, v := range records {
@@ -169,11 +179,15 @@ func viewWorkflow(wid string, records []audit.Record, now time.Time) (workflowVi
 	if good == nil && refused == nil {
 		return workflowView{}, fmt.Errorf("no token of workflow %s: expected the wid of a workflow, as aepbctl workflow begin and aepbctl send print it", terminal.Word(wid))
 	}
-	run, err := workflow.New(wid, good, nil)
+	run, err := workflow.New(wid, good, follows.planned())
 	if err != nil {
 		return workflowView{}, err
 	}
-	return workflowView{run.Report(good, now), refused, proof.Names(records)}, nil
+	v := workflowView{Report: run.Report(good, now), Refused: refused, name: proof.Names(records)}
+	if follows != nil {
+		v.Descriptor, v.Version = follows.Name(), follows.version
+	}
+	return v, nil
 }
 
 // lines are a workflow as text: the workflow, each step, and what is missing or wrong.
@@ -186,6 +200,9 @@ func (v workflowView) lines(w io.Writer) []terminal.Row {
 	below := func(format string, args ...any) {
 		text := fmt.Sprintf(format, args...)
 		lines = append(lines, terminal.Row{Key: text, Text: text})
+	}
+	if v.noPlan != "" {
+		below("%s: %s", terminal.Bad(w, "NO PLAN"), terminal.Line(v.noPlan))
 	}
 	for _, id := range v.Missing {
 		below("%s: parent %s is not among the tokens: you may not see it, or it is not kept here", terminal.Bad(w, "INCOMPLETE"), terminal.Word(id))
@@ -259,18 +276,27 @@ func (v workflowView) stepLine(w io.Writer, i int, s workflow.StepReport, places
 	if after != nil {
 		parts = append(parts, "after "+strings.Join(after, " "))
 	}
+	if slices.Contains(v.Unplanned, s.ID) && s.ID != "" {
+		parts = append(parts, "not planned")
+	}
 	return terminal.Row{Key: key + rest, Text: fmt.Sprintf("%d %s %s%s", i+1, mark(w, state), strings.Join(parts, ", "), rest)}
 }
 
 // between says who wants a step done, and which agent is to do it.
 func (v workflowView) between(s workflow.StepReport) string {
-	text := v.name(string(s.Caller))
+	text := "any agent"
+	if s.ID != "" {
+		text = v.name(string(s.Caller))
+	}
 	if len(s.Agents) == 0 {
 		return text
 	}
 	agents := make([]string, len(s.Agents))
 	for i, agent := range s.Agents {
 		agents[i] = v.name(agent)
+	}
+	if s.ID == "" {
+		return strings.Join(agents, ", ")
 	}
 	return text + " -> " + strings.Join(agents, ", ")
 }
@@ -282,6 +308,9 @@ func (v workflowView) work(s workflow.StepReport) string {
 		act = string(s.Kind)
 	}
 	text := terminal.Word(cmp.Or(act, s.Planned))
+	if s.Planned != "" {
+		text = "node " + terminal.Line(s.Planned) + " " + text
+	}
 	if from, to, found := strings.Cut(s.Protocol, " → "); found {
 		text += " " + terminal.Word(from) + " → " + terminal.Word(to)
 	}
@@ -338,6 +367,12 @@ func (v workflowView) picture() picture.Picture {
 		for _, id := range s.After {
 			arrows = append(arrows, picture.Arrow{From: places[id], To: i})
 		}
+		for _, node := range s.AfterNodes {
+			from := slices.IndexFunc(v.Steps, func(o workflow.StepReport) bool { return o.Planned == node })
+			if a := (picture.Arrow{From: from, To: i}); from >= 0 && !slices.Contains(arrows, a) {
+				arrows = append(arrows, a)
+			}
+		}
 	}
 	return picture.Layout(boxes, arrows)
 }
@@ -371,6 +406,8 @@ func workflowBegin(c *client.Client) *cobra.Command {
 	var plan struct {
 		Description string `json:"description,omitempty"`
 		Steps       int    `json:"node_count,omitempty"`
+		Descriptor  string `json:"descriptor,omitempty"`
+		Version     int    `json:"version,omitempty"`
 	}
 	cmd := &cobra.Command{
 		Use: "begin", Short: "Begin a workflow, and print its wid and the jti that its first messages name as parent", Args: cobra.NoArgs,
@@ -383,6 +420,8 @@ func workflowBegin(c *client.Client) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&plan.Description, "description", "", "what it is for, at most 256 bytes")
 	cmd.Flags().IntVar(&plan.Steps, "steps", 0, "how many steps are expected, at most 10000")
+	cmd.Flags().StringVar(&plan.Descriptor, "descriptor", "", "name of the plan that it follows, as aepbctl workflow list prints it")
+	cmd.Flags().IntVar(&plan.Version, "version", 0, "version of the plan (default: the newest)")
 	return cmd
 }
 

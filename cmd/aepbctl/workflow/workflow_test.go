@@ -121,12 +121,12 @@ func TestWorkflow_HostileText(t *testing.T) {
 	t.Parallel()
 	report := terminaltest.Of[workflow.Report]()
 	report.Steps, report.Missing = slices.Repeat(report.Steps[:1], 3), []ect.ID{terminaltest.Hostile}
-	v := workflowView{report, []refusedToken{{terminaltest.Hostile, terminaltest.Hostile}}, proof.Names(nil)}
+	v := workflowView{report, []refusedToken{{terminaltest.Hostile, terminaltest.Hostile}}, proof.Names(nil), terminaltest.Hostile}
 	var out bytes.Buffer
 	if err := terminal.PrintRows(&out, v.lines(&out)); err != nil {
 		t.Fatal(err)
 	}
-	terminaltest.Harmless(t, "lines", out.String(), 1+3+1+1+len(report.Findings))
+	terminaltest.Harmless(t, "lines", out.String(), 1+3+1+1+1+len(report.Findings))
 	out.Reset()
 	if err := v.picture().SVG(&out); err != nil {
 		t.Fatal(err)

@@ -48,6 +48,8 @@ type handler struct{ service Service }
 type beginning struct {
 	Description string `json:"description"`
 	Steps       int    `json:"node_count"`
+	Descriptor  string `json:"descriptor"` // wf_id of a descriptor that is stored (R27)
+	Version     int    `json:"version"`    // of it; absent: the newest
 }
 
 // Boundary is what begins or completes a workflow.
@@ -78,7 +80,7 @@ func (h handler) begin(c *gin.Context) {
 	case len(tokens) > 1:
 		err = &problem.QueryError{Reason: "a workflow begins with one atd:workflow_start: send that token alone, or none"}
 	default:
-		out.Workflow, out.Token, err = h.service.Begin(ctx, caller, holder, work.Plan{Description: body.Description, Steps: body.Steps})
+		out.Workflow, out.Token, err = h.service.Begin(ctx, caller, holder, work.Plan{Description: body.Description, Steps: body.Steps, Descriptor: body.Descriptor, Version: body.Version})
 	}
 	write(c, http.StatusCreated, out, err)
 }
