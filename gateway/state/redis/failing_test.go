@@ -555,6 +555,35 @@ func wantNew(t *testing.T, s *redis.Store) {
 	}
 }
 
+// TestYoung_LastsForTheLatestEpoch: each slot has an epoch of its own, and they may be a second apart. A refusal in one
+// does not say that the others are known again.
+func TestYoung_LastsForTheLatestEpoch(t *testing.T) {
+	t.Parallel()
+	server := serve(t)
+	config := redis.Config{Addresses: []string{server.address}}.WithDefaults()
+	s := open(t, config)
+	eventually(t, soon, "it is no longer young", func() bool { return s.Young() == nil })
+	earlier, later := "1", "2"
+	for i := 3; redis.EpochKeyOf(config, later) == redis.EpochKeyOf(config, earlier); i++ {
+		later = strconv.Itoa(i)
+	}
+	for id, ahead := range map[string]time.Duration{earlier: time.Minute, later: time.Hour} {
+		key := redis.EpochKeyOf(config, id)
+		if err := server.client(goredis.Options{}).HSet(t.Context(), key, "epoch", time.Now().Add(ahead).UnixMicro()).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, id := range []string{later, earlier} {
+		if got, err := claim(s, id, time.Now().Truncate(time.Second)); got != ect.ReplayUnknown || err == nil {
+			t.Errorf("%s: got %v, %v", id, got, err)
+		}
+		young, _ := errors.AsType[*state.UnavailableError](s.Young())
+		if young == nil || young.RetryAfter < 50*time.Minute {
+			t.Errorf("after a refusal of %s the store says %+v", id, young)
+		}
+	}
+}
+
 // TestYoung_IsSaidWithTheRefusal: what refuses a token for it also says so, without a look
 // at Redis in between.
 func TestYoung_IsSaidWithTheRefusal(t *testing.T) {
