@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/aepb/aepb-gateway/ect"
 )
 
 // stepping is what an agent says of a task of three steps.
@@ -154,6 +156,36 @@ func TestPush_WaitingCall(t *testing.T) {
 				synctest.Wait()
 				if got := s.states("one"); got != tt.want || strings.HasPrefix(tt.want, "WORKING WORKING") != strings.Contains(s.posted(), "step 1") {
 					t.Errorf("posted was %s: %s", got, s.posted())
+				}
+			})
+		})
+	}
+}
+
+// TestPush_ConfigurationStaysHere: where changes are posted to, and with which credentials, is
+// between the caller and the gateway. No agent is sent it, and since nothing of it is lost no
+// loss is declared in the evidence of the request (R2).
+func TestPush_ConfigurationStaysHere(t *testing.T) {
+	t.Parallel()
+	for name, streams := range map[string]bool{"to an agent with streams": true, "to one without": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			play(t, map[string][]scene{
+				invoking: {{reply: wholeTask("COMPLETED", oneArt)}}, streaming: {{events: stepping(), end: io.EOF}}, looking: {{reply: result(taskOf("COMPLETED", withPast))}},
+			}, func(s *stage) {
+				t := s.t
+				s.agent.blind = !streams
+				params := strings.Replace(withHook(saying, "one", ""), `"id":"one"`, `"id":"one","token":"a-secret"`, 1)
+				s.ask(t, s, s.a2a(invoking, params))
+				synctest.Wait()
+				if s.states("one") == "" {
+					t.Error("nothing was posted")
+				}
+				for i, body := range s.agent.bodies {
+					dropped := string(claims(t, s.agent.evidence[i][0]).Ext[ect.ExtWarnings])
+					if strings.Contains(body, "hook.example") || strings.Contains(body, "a-secret") || dropped != "[]" {
+						t.Errorf("the agent was sent %s, with the losses %s", body, dropped)
+					}
 				}
 			})
 		})

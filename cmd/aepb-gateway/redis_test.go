@@ -1,11 +1,13 @@
 package main
 
 import (
+	"context"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/aepb/aepb-gateway/gateway/config"
 	gatewaytest "github.com/aepb/aepb-gateway/test/harness/gateway"
@@ -48,7 +50,9 @@ func TestServe_RefusesAnUnfitRedis(t *testing.T) {
 		"lost secret":    {`{addresses: ["127.0.0.1:1"], plaintext: loopback, password_file: /lost}`, "state.redis"},
 	} {
 		_, file := gatewaytest.Operated(t, "state: {unverified: true, redis: "+tc.redis+"}\n")
-		err := serve(t.Context(), file, &gatewaytest.Journal{}, &gatewaytest.Journal{})
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second) // one that does not refuse serves until then
+		err := serve(ctx, file, &gatewaytest.Journal{}, &gatewaytest.Journal{})
+		cancel()
 		if err == nil || !strings.Contains(err.Error(), tc.says) {
 			t.Errorf("%s: got %v, want it to say %q", name, err, tc.says)
 		}

@@ -31,7 +31,8 @@ type timed struct {
 }
 
 // newTimed begins with an SVID of an hour, from the Workload API or from files. edit
-// may change the configuration.
+// may change the configuration. It ends between two looks at the files: a test that goes
+// on by whole looks does nothing at the instant of one, of which each may come first.
 func newTimed(t *testing.T, byAPI bool, edit func(dir, text string) string) *timed {
 	t.Helper()
 	v := &timed{logs: &gatewaytest.Journal{}}
@@ -73,7 +74,7 @@ func newTimed(t *testing.T, byAPI bool, edit func(dir, text string) string) *tim
 		}
 		v.logs.Inspect(t)
 	})
-	synctest.Wait()
+	time.Sleep(server.LookEvery / 2)
 	return v
 }
 
@@ -311,7 +312,7 @@ func TestExpiry_BadConfigurationDoesNotStopRenewal(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					v := newTimed(t, byAPI, nil)
 					spoil(t, v)
-					time.Sleep(2*server.LookEvery + time.Second) // between two looks
+					time.Sleep(2 * server.LookEvery)
 					v.notReady(t, "")
 					fresh := v.renewed(t, 2*time.Hour)
 					time.Sleep(2 * server.LookEvery)

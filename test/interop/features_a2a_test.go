@@ -256,7 +256,12 @@ func (r *a2aFeatureRun) all(t *testing.T) {
 
 func (r *a2aFeatureRun) requested(t *testing.T) {
 	t.Helper()
-	ask := func() { r.send(t, r.want("ask"), nil) }
+	ask := func() {
+		t.Helper()
+		if got := r.send(t, r.want("ask"), nil); !strings.HasPrefix(got, string(a2a.TaskStateInputRequired)) {
+			t.Errorf("the question: %s", got)
+		}
+	}
 	for what, content := range map[string]string{
 		"accepted": `{"action":"accept","content":{"people":"four"}}`, "declined": `{"action":"decline"}`, "canceled": `{"action":"cancel"}`,
 	} {

@@ -73,11 +73,12 @@ func rollsBack(t *testing.T, b *gatewaytest.Fixture, agent *gatewaytest.Undoable
 	}
 	gatewaytest.Must(t, json.Unmarshal(got.Body, &answer))
 	for what, ok := range map[string]bool{
-		"the result answers the request": result.Act == ect.ActRollbackResult && slices.Equal(result.Parents, []ect.ID{request.ID}) && result.Issuer == agent.Who.ID,
-		"the body repeats it":            answer.Act == result.Act && slices.Equal(answer.Par, result.Parents),
-		"leg 1 is about the request":     slices.Equal(translated[0].Parents, []ect.ID{request.ID}),
-		"leg 2 is about the result":      translated[1].Parents[0] == result.ID && translated[1].OutputHash == ect.Hash(got.Body),
-		"between both protocols":         source == string(from) && dest == string(to),
+		"the request asks for a rollback": request.Act == ect.ActRollbackRequest,
+		"the result answers the request":  result.Act == ect.ActRollbackResult && slices.Equal(result.Parents, []ect.ID{request.ID}) && result.Issuer == agent.Who.ID,
+		"the body repeats it":             answer.Act == result.Act && slices.Equal(answer.Par, result.Parents),
+		"leg 1 is about the request":      slices.Equal(translated[0].Parents, []ect.ID{request.ID}),
+		"leg 2 is about the result":       translated[1].Parents[0] == result.ID && translated[1].OutputHash == ect.Hash(got.Body),
+		"between both protocols":          source == string(from) && dest == string(to),
 	} {
 		if !ok {
 			t.Errorf("%s to %s: not so: %s", from, to, what)

@@ -96,7 +96,7 @@ func subjects(binding, requirement string) [][]string {
 	}[binding]
 	words := map[string][]string{
 		needCarriage: {"Execution-Context", "execution-context", "Evidence"},
-		needRollback: {"ActRollbackRequest", "RollbackAt"},
+		needRollback: {"ActRollbackRequest"},
 		needHITL:     {"/hitl/callbacks"},
 		needTLS:      {"VersionTLS12"}, // which is refused
 		needHash:     {"OutputHash", "out_hash"},

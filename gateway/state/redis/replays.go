@@ -83,9 +83,7 @@ func (s *Store) Claim(ctx context.Context, key ect.ReplayKey, use ect.ReplayUse)
 		return s.Claim(ctx, key, use)
 	case "unknown":
 		left := micros(word(reply, 1))
-		if left > 0 {
-			s.settle(left)
-		}
+		s.settle(left)
 		return ect.ReplayUnknown, young(left)
 	default:
 		return ect.ReplayUnknown, unavailable(errReply)
@@ -105,17 +103,15 @@ func young(left time.Duration) error {
 
 // Young is why a token that is made now would be refused, as of a second ago; nil: it
 // would not. It asks Redis nothing.
-func (s *Store) Young() error {
-	if at := s.settled.Load(); at != nil {
-		return young(at.Sub(s.now()))
-	}
-	return nil
-}
+func (s *Store) Young() error { return young(time.Unix(0, s.settled.Load()).Sub(s.now())) }
 
-// settle notes for how long tokens that are made now are refused.
+// settle notes for how long tokens that are made now are refused in one slot. Another one may refuse
+// them for longer, and only touchEpochs knows about all.
 func (s *Store) settle(left time.Duration) {
-	at := s.now().Add(left)
-	s.settled.Store(&at)
+	at := s.now().Add(left).UnixNano()
+	for before := s.settled.Load(); before < at && !s.settled.CompareAndSwap(before, at); {
+		before = s.settled.Load()
+	}
 }
 
 // micros reads a number of microseconds; zero for any other text.
@@ -136,10 +132,12 @@ func (s *Store) touchEpochs(ctx context.Context) error {
 	})
 	longest := time.Duration(0)
 	for _, reply := range replies {
-		left, _ := reply.Text() // of no answer: err tells
+		left, _ := reply.Text() // without an answer err says so
 		longest = max(longest, micros(left))
 	}
-	s.settle(longest)
+	if err == nil {
+		s.settled.Store(s.now().Add(longest).UnixNano())
+	}
 	return err
 }
 

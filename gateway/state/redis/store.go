@@ -30,10 +30,10 @@ type Store struct {
 
 	pressure pressure
 
-	trouble atomic.Pointer[trouble]   // nil: none
-	settled atomic.Pointer[time.Time] // until when tokens that are made now are refused
-	filled  atomic.Uint64             // bits of a float64: the part of maxmemory that is in use, of the fullest master
-	ctx     context.Context           //nolint:containedctx // ends what runs beside callers, at Close
+	trouble atomic.Pointer[trouble] // nil: none
+	settled atomic.Int64            // until when tokens that are made now are refused, in nanoseconds since 1970
+	filled  atomic.Uint64           // bits of a float64: the part of maxmemory that is in use, of the fullest master
+	ctx     context.Context         //nolint:containedctx // ends what runs beside callers, at Close
 	stop    context.CancelFunc
 	group   sync.WaitGroup
 }

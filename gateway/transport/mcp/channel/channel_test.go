@@ -319,6 +319,51 @@ func TestServers_QuestionWhileAnotherIsOpen(t *testing.T) {
 	<-one.in
 }
 
+// A request that has its reply is not under way any more, although its caller has not read that
+// to its end: what the server asks and logs next is about the request that came after it.
+func TestServers_QuestionAfterAReplyThatIsNotRead(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	one, session := s.begin(s.key)
+	question := func(id string) string {
+		return `{"jsonrpc":"2.0","id":` + id + `,"method":"elicitation/create","params":{}}`
+	}
+	a := s.ask(t.Context(), s.key, session, call("1", ""))
+	<-one.in
+	one.out <- question("7")
+	first := (<-a).response
+	next(t, events(first), question("7"))
+	answer := `{"jsonrpc":"2.0","id":7,"result":{}}`
+	if got, err := s.do(t.Context(), s.key, http.MethodPost, session, answer); err != nil || got.StatusCode != http.StatusAccepted || <-one.in != answer {
+		t.Errorf("got %v %v", got, err)
+	}
+	one.out <- reply("1")
+	b := s.ask(t.Context(), s.key, session, call("2", ""))
+	<-one.in
+	one.out <- question("8")
+	var second *http.Response
+	select {
+	case got := <-one.in:
+		t.Fatalf("its question got %s", got)
+	case got := <-b:
+		second = got.response
+	}
+	in := events(second)
+	next(t, in, question("8"))
+	text := `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}`
+	one.out <- text
+	next(t, in, text)
+	_ = first.Body.Close()
+	one.out <- reply("2")
+	next(t, in, reply("2"))
+	_ = second.Body.Close()
+	select {
+	case got := <-one.in:
+		t.Errorf("it got %s", got)
+	default:
+	}
+}
+
 func TestServers_ClosedStreamCancels(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

@@ -68,7 +68,7 @@ type conn struct {
 	renames bool // several clients use it, who may have given two requests one id
 
 	mu        sync.Mutex
-	calls     map[string]*call // under way, by id
+	calls     map[string]*call // under way, by id: those without a reply
 	number    uint64           // of the latest
 	questions map[string]*call // that the server asked and that have no answer, by id
 	listeners []*call
@@ -150,8 +150,9 @@ func (c *conn) replied(env mcp.Envelope, message []byte) {
 	if one == nil && (len(env.ID) == 0 || string(env.ID) == "null") && len(c.calls) == 1 && !c.abandoned {
 		one = slices.Collect(maps.Values(c.calls))[0]
 	}
-	if one != nil && env.Result != nil {
-		one.granted = true
+	if one != nil { // what comes from now on is about others, whether or not its caller has read all
+		one.granted = one.granted || env.Result != nil
+		delete(c.calls, one.id)
 	}
 	c.mu.Unlock()
 	if one == nil {
@@ -389,9 +390,8 @@ func (c *conn) leave(one *call) {
 	replied := one.reply
 	one.mu.Unlock()
 	c.mu.Lock()
-	if one.id == "" {
-		c.listeners = slices.DeleteFunc(c.listeners, func(other *call) bool { return other == one })
-	} else {
+	c.listeners = slices.DeleteFunc(c.listeners, func(other *call) bool { return other == one })
+	if c.calls[one.id] == one { // after its reply another may have its id
 		delete(c.calls, one.id)
 	}
 	maps.DeleteFunc(c.questions, func(_ string, other *call) bool { return other == one })
