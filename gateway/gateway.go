@@ -25,6 +25,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/rollback"
 	"github.com/aepb/aepb-gateway/gateway/routing"
 	"github.com/aepb/aepb-gateway/gateway/sample"
+	"github.com/aepb/aepb-gateway/gateway/schedule"
 	"github.com/aepb/aepb-gateway/gateway/task"
 	"github.com/aepb/aepb-gateway/gateway/task/execution"
 	"github.com/aepb/aepb-gateway/gateway/task/store"
@@ -65,6 +66,7 @@ type Settings struct {
 	Approvals     hitl.Rules     // which calls humans approve (R23)
 	CheckpointTTL time.Duration  // how long a checkpoint is kept; zero: 24 hours
 	Groups        []agreed.Group // of agents that decide together
+	Schedule      schedule.Rules // which calls wait for their agents, and in which order
 
 	rules admission.Rules // what of that package admission judges by
 }
@@ -218,7 +220,7 @@ func New(settings Settings, deps Deps) (*Gateway, error) {
 	g.tasks.Read = g.admission.Read
 	g.parts.Decisions = approval.Tokens{Attest: g.attest, Members: members}
 	g.parts.Evidence, g.parts.Members, g.parts.Router = g.attest.Statements(), members, destinations
-	if err := errors.Join(g.openRollbacks(), g.openConsensus()); err != nil {
+	if err := errors.Join(g.openRollbacks(), g.openConsensus(), openPlaces(g)); err != nil {
 		return nil, err
 	}
 	g.Apply(settings)
@@ -259,6 +261,14 @@ func (g *Gateway) openConsensus() (err error) {
 		Agents: parties, Humans: parties, Metrics: g.Metrics.Consensus(), Clock: clock, Now: g.Now, Logger: g.Logger, Replica: g.instance,
 		Go: func(holder string, work func(context.Context)) error { return g.workers.GoFor(holder, 0, work) },
 	})
+	return err
+}
+
+// openPlaces makes what has calls wait until their agents have places.
+func openPlaces(g *Gateway) (err error) {
+	if g.parts.Places, err = schedule.New(schedule.Deps{Now: time.Now, Metrics: g.Metrics.Agents().Waits}); err == nil {
+		g.Metrics.Agents().Waits.Uses(g.parts.Places.Waiting)
+	}
 	return err
 }
 
@@ -399,6 +409,7 @@ func (g *Gateway) Apply(settings Settings) {
 	}
 	g.Breakers.Configure(settings.Constraints.Circuit)
 	g.parts.Consensus.Configure(settings.Groups)
+	g.parts.Places.Configure(settings.Schedule)
 	g.settings.Store(&settings)
 }
 
@@ -411,11 +422,12 @@ type Parts struct {
 	Rollbacks *rollback.Service     // rollback requests, and what becomes of them
 	// Checkpoints are kept here for rollbacks.
 	Checkpoints *checkpoint.Service
-	Consensus   *consensus.Service // rounds in which agents decide together
-	Workflows   *workflow.Service  // how far they are
-	Approvals   *approval.Service  // what humans decide about
-	Levels      *approval.Levels   // which workflows they hold
-	Decisions   approval.Tokens    // of approvers
+	Consensus   *consensus.Service  // rounds in which agents decide together
+	Places      *schedule.Scheduler // which calls wait for their agents
+	Workflows   *workflow.Service   // how far they are
+	Approvals   *approval.Service   // what humans decide about
+	Levels      *approval.Levels    // which workflows they hold
+	Decisions   approval.Tokens     // of approvers
 }
 
 // Parts are those of this gateway.

@@ -481,3 +481,12 @@ func (g *Gateway) await(ctx context.Context, x *request) (*canonical.Message, er
 func signalling(s translators.Signaler, op canonical.Op, version, wire string) bool {
 	return s != nil && s.Signals(op, translators.Target{Version: version, Form: wire})
 }
+
+// oneWay marks the token of a message to which no reply is translated: the caller forwards it, or it answers or
+// stops something under way.
+func (x *request) oneWay() ect.Ext {
+	if x.in.Call.Agent != "" && x.message.Op != canonical.OpAnswer && x.message.Op != canonical.OpAbort {
+		return nil
+	}
+	return ect.Ext{ect.ExtOneWay: []byte("true")}
+}

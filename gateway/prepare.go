@@ -219,6 +219,14 @@ func (g *Gateway) intend(ctx context.Context, x *request) error {
 	return err
 }
 
+// beginWork signs what the caller wants, and then waits until the agent has a place for it.
+func (g *Gateway) beginWork(ctx context.Context, x *request) error {
+	if err := g.intend(ctx, x); err != nil {
+		return err
+	}
+	return g.place(ctx, x)
+}
+
 // judgeLevel refuses new work of a workflow that humans hold. Admission has judged messages whose tokens name their
 // workflow; this is for those that a dialogue leads there, and for calls that were approved meanwhile.
 func (g *Gateway) judgeLevel(ctx context.Context, x *request) error {
@@ -291,7 +299,7 @@ func (g *Gateway) request(ctx context.Context, x *request) (transport.Sealed, tr
 	if x.message, err = g.level(ctx, x); err != nil {
 		return transport.Sealed{}, transport.Attested{}, err
 	}
-	if err := g.intend(ctx, x); err != nil {
+	if err := g.beginWork(ctx, x); err != nil {
 		return transport.Sealed{}, transport.Attested{}, err
 	}
 	id := attest.NewID(x.to.Codec)
@@ -318,15 +326,6 @@ func (g *Gateway) request(ctx context.Context, x *request) (transport.Sealed, tr
 	}
 	sealed, err := g.leave(ctx, x, out, along)
 	return sealed, out, err
-}
-
-// oneWay marks the token of a message to which no reply is translated: the caller forwards it, or it answers or
-// stops something under way.
-func (x *request) oneWay() ect.Ext {
-	if x.in.Call.Agent != "" && x.message.Op != canonical.OpAnswer && x.message.Op != canonical.OpAbort {
-		return nil
-	}
-	return ect.Ext{ect.ExtOneWay: []byte("true")}
 }
 
 // leave makes what has to be on record before a request leaves, and seals it.

@@ -25,7 +25,7 @@ import (
 type attackFinding struct {
 	// id: 1 to 18 are findings of the security review (5 and 18 by their items), H1 to
 	// H8 holes that the audit of requirements tried, F1 to F19 of the trial operation.
-	// W1 to W43, and those of O, which are about access tokens, were never open: they were tried when the feature was written. X- stands
+	// W1 to W44, and those of O, which are about access tokens, were never open: they were tried when the feature was written. X- stands
 	// before those of a later series of attacks on the built program, T before those of a review of rules per tool, tokens and credentials.
 	id   string
 	what string // an attacker could do
@@ -274,7 +274,8 @@ var attackIndex = []attackFinding{
 	{id: "W42", what: "get as an agent, or as a host that it names, a credential that is not meant for it: another host's, the caller's own, or another caller's", tests: []string{
 		"TestAttack_AgentRedirectsForACredential", "TestAttack_CardNamesAHostForACredential", "TestAttack_AgentWantsTheCallersToken",
 	}},
-	{id: "W43", what: "learn of tools, or call them, that a rule does not offer", tests: []string{"test/stories:TestAttack_ToolsOfOthers"}},
+	{id: "W43", "W44", what: "learn of tools, or call them, that a rule does not offer", tests: []string{"test/stories:TestAttack_ToolsOfOthers"}},
+	{id: "W44", what: "fill the queue of an agent, so that the calls of others are refused", tests: []string{"gateway:TestAttack_QueueFilledByOneCaller"}},
 	{id: "X-M1", what: "have the gateway read more large answers than it has memory for", tests: []string{
 		"TestAttack_LargeAnswersAtOnce", "gateway/transport/inflight:TestAttack_LargeRequestsOfLongStreams",
 	}},
