@@ -343,23 +343,87 @@ func TestPlaces_DegradedInAWorkflow(t *testing.T) {
 	})
 }
 
-// TestPlaces_WorkInTheBackground: a task that goes on after the answer has its place until it ends.
+// promised is a call that is answered with a task before the agent has done it.
+func (b *queue) promised(a int) transport.Call {
+	return b.a2aCall("SendMessage", fmt.Sprintf(`{"configuration":{"returnImmediately":true},"message":{"messageId":"m%[1]d","role":"ROLE_USER","parts":[{"data":{"skill":"add","input":{"a":%[1]d,"b":2}}}]}}`, a))
+}
+
+// TestPlaces_WorkInTheBackground: a task that goes on after the answer has its place until it ends, or is canceled; to ask
+// about it or to cancel it takes no place.
 func TestPlaces_WorkInTheBackground(t *testing.T) {
 	inQueue(t, 1, func(t *testing.T, b *queue) {
-		promised := b.a2aCall("SendMessage", `{"message":{"messageId":"m1","role":"ROLE_USER","parts":[{"data":{"skill":"add","input":{"a":1,"b":2}}}]},"configuration":{"returnImmediately":true}}`)
-		b.send(t.Context(), promised, func(answer transport.Answer, err error, took time.Duration) {
-			if err != nil || took >= serviceTime || !strings.Contains(string(answer.Wire().Body), "WORKING") {
-				t.Errorf("after %s: %v, %s", took, err, answer.Wire().Body)
-			}
-		})
-		b.send(t.Context(), b.by("other", 2), func(_ transport.Answer, err error, took time.Duration) {
-			if err != nil || took < serviceTime {
-				t.Errorf("after %s: %v", took, err)
-			}
-		})
-		b.all.Wait()
-		if b.most.Load() != 1 || len(b.order) != 2 {
-			t.Errorf("%d at once, of %d", b.most.Load(), len(b.order))
+		b.agent.gate, b.agent.entered = make(chan struct{}), make(chan struct{}, 9)
+		answer := b.exchange(t, b.promised(1))
+		id, state := taskIn(t, answer.Wire().Body)
+		if now := b.stateOf(t, id); state != "TASK_STATE_WORKING" || now != state {
+			t.Errorf("the task is %s, and then %s", state, now)
 		}
+		waited := time.Duration(0)
+		b.send(t.Context(), b.by("other", 2), func(_ transport.Answer, err error, took time.Duration) {
+			if waited = took; err != nil {
+				t.Error(err)
+			}
+		})
+		<-time.After(10 * time.Second)
+		if n := b.Parts().Places.Waiting()["calculator"]; n != 1 {
+			t.Errorf("%v calls wait while the task goes on, want 1", n)
+		}
+		b.exchange(t, b.a2aCall("CancelTask", `{"id":"`+id+`"}`))
+		synctest.Wait()
+		close(b.agent.gate)
+		b.all.Wait()
+		if waited != 10*time.Second+serviceTime {
+			t.Errorf("the other call took %s: expected the place when the task was canceled", waited)
+		}
+	})
+}
+
+// TestPlaces_StreamOfACallerThatLeft: a stream has its place until its end, also when its caller has left and the work goes
+// on.
+func TestPlaces_StreamOfACallerThatLeft(t *testing.T) {
+	inQueue(t, 1, func(t *testing.T, b *queue) {
+		b.agent.gate, b.agent.entered = make(chan struct{}), make(chan struct{}, 9)
+		answer := b.exchange(t, b.a2aCall("SendStreamingMessage", adding))
+		if _, err := answer.Events().Next(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		b.send(t.Context(), b.by("other", 2), func(_ transport.Answer, err error, took time.Duration) {
+			if err != nil || took != 20*time.Second+2*serviceTime {
+				t.Errorf("the other call took %s (%v)", took, err)
+			}
+		})
+		<-time.After(10 * time.Second)
+		if err := answer.Events().Close(); err != nil {
+			t.Error(err)
+		}
+		<-time.After(10 * time.Second)
+		if n := b.Parts().Places.Waiting()["calculator"]; n != 1 {
+			t.Errorf("%v calls wait while the work of the stream goes on, want 1", n)
+		}
+		close(b.agent.gate)
+		b.all.Wait()
+	})
+}
+
+// TestPlaces_AnswersToQuestions: a task that waits for its caller has no place, and the answer needs none, so that neither
+// can wait for the other.
+func TestPlaces_AnswersToQuestions(t *testing.T) {
+	t.Parallel()
+	play(t, map[string][]scene{calling: {{reply: result(pending)}, {reply: result(complete), after: time.Minute}, {reply: result(complete)}}}, func(s *stage) {
+		t := s.t
+		s.Apply(gateway.Settings{Schedule: waits.Rules{Agents: map[string]schedule.Config{"asker": {Places: 1}}}})
+		id := s.requested(t, s.ask(t, s, s.asks(invoking, called)))
+		over := make(chan struct{})
+		go func() {
+			defer close(over)
+			s.ask(t, s, s.asks(invoking, strings.Replace(called, "m1", "m3", 1)))
+		}()
+		synctest.Wait()
+		began := time.Now()
+		done := s.ask(t, s, s.asks(invoking, `{"message":{"messageId":"m2","taskId":"`+id+`","role":"ROLE_USER","parts":[{"data":{"name":"Ada"}}]}}`))
+		if _, state := taskIn(t, done.Wire().Body); state != "TASK_STATE_COMPLETED" || time.Since(began) != 0 {
+			t.Errorf("the answer leads to %s after %s", done.Wire().Body, time.Since(began))
+		}
+		<-over
 	})
 }

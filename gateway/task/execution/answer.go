@@ -289,6 +289,9 @@ func goOn(ctx context.Context, e *Execution, grant *quota.Grant, leave func()) {
 	}
 	if err == nil {
 		exit := e.deps.Lifecycle.Enter(e.req.AgentName)
+		if e.waitsForAnswer() { // others may use the place of work that waits for its caller
+			leave()
+		}
 		letEvict(e, work) // before the caller can make its next call
 		err = e.deps.Workers.GoGranted(grant, func(ctx context.Context) {
 			defer exit()
