@@ -405,6 +405,22 @@ func TestPlaces_StreamOfACallerThatLeft(t *testing.T) {
 	})
 }
 
+// TestPlaces_QuestionInTheBackground: a task in the background that waits for its caller has no place, so a caller that never
+// answers blocks no other.
+func TestPlaces_QuestionInTheBackground(t *testing.T) {
+	t.Parallel()
+	play(t, map[string][]scene{calling: {{reply: result(pending), after: time.Second}, {reply: result(complete)}}}, func(s *stage) {
+		t := s.t
+		s.Apply(gateway.Settings{Schedule: waits.Rules{Agents: map[string]schedule.Config{"asker": {Places: 1}}}})
+		s.ask(t, s, s.asks(invoking, strings.Replace(called, `{"message"`, `{"configuration":{"returnImmediately":true},"message"`, 1)))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if _, err := s.Exchange(ctx, s.asks(invoking, strings.Replace(called, "m1", "m3", 1))); err != nil {
+			t.Errorf("another call: %v", err)
+		}
+	})
+}
+
 // TestPlaces_AnswersToQuestions: a task that waits for its caller has no place, and the answer needs none, so that neither
 // can wait for the other.
 func TestPlaces_AnswersToQuestions(t *testing.T) {
