@@ -117,6 +117,9 @@ const (
 	ExtCascaded       = "atd.cascaded"        // of a rollback result: the status of each agent
 )
 
+// ExtPriority is the class in which a task waits for its agent (ATD, Priority Levels).
+const ExtPriority = "atd.resource_priority"
+
 // The extension keys of consensus rounds (draft-nennemann-agent-consensus-00, "Consensus Evidence in ECT Nodes").
 const (
 	ExtProposal         = "consensus.proposal_id"

@@ -200,9 +200,9 @@ func (c caller) Register(ctx context.Context, rec *store.Record) error {
 func (c caller) FollowTask(ctx context.Context, rec *store.Record) { c.g.attend(ctx, c.x, rec) }
 
 // DetachWork implements [execution.Caller].
-func (c caller) DetachWork() *quota.Grant {
+func (c caller) DetachWork() (share *quota.Grant, leave func()) {
 	c.x.scope.stopped = nil
-	return c.x.scope.takeWorker()
+	return c.x.scope.takeWorker(), c.x.scope.takePlace()
 }
 
 // Cause implements [execution.Caller].

@@ -26,6 +26,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/rollback"
 	"github.com/aepb/aepb-gateway/gateway/routing"
 	"github.com/aepb/aepb-gateway/gateway/sample"
+	"github.com/aepb/aepb-gateway/gateway/schedule"
 	"github.com/aepb/aepb-gateway/gateway/task"
 	"github.com/aepb/aepb-gateway/gateway/task/execution"
 	"github.com/aepb/aepb-gateway/gateway/task/store"
@@ -67,6 +68,7 @@ type Settings struct {
 	CheckpointTTL time.Duration     // how long a checkpoint is kept; zero: 24 hours
 	Groups        []agreed.Group    // of agents that decide together
 	Operators     []policy.Operator // all of them: a descriptor with a gate that none of them can open is refused
+	Schedule      schedule.Rules    // which calls wait for their agents, and in which order
 
 	rules admission.Rules // what of that package admission judges by
 }
@@ -214,7 +216,7 @@ func New(settings Settings, deps Deps) (*Gateway, error) {
 	g.tasks.Read = g.admission.Read
 	g.parts.Decisions = approval.Tokens{Attest: g.attest, Members: members}
 	g.parts.Evidence, g.parts.Members, g.parts.Router = g.attest.Statements(), members, destinations
-	if err := errors.Join(g.openRollbacks(), g.openConsensus()); err != nil {
+	if err := errors.Join(g.openRollbacks(), g.openConsensus(), openPlaces(g)); err != nil {
 		return nil, err
 	}
 	g.Apply(settings)
@@ -273,6 +275,14 @@ func (g *Gateway) openConsensus() (err error) {
 		Agents: parties, Humans: parties, Metrics: g.Metrics.Consensus(), Clock: clock, Now: g.Now, Logger: g.Logger, Replica: g.instance,
 		Go: func(holder string, work func(context.Context)) error { return g.workers.GoFor(holder, 0, work) },
 	})
+	return err
+}
+
+// openPlaces makes what has calls wait until their agents have places.
+func openPlaces(g *Gateway) (err error) {
+	if g.parts.Places, err = schedule.New(schedule.Deps{Now: time.Now, Metrics: g.Metrics.Agents().Waits}); err == nil {
+		g.Metrics.Agents().Waits.Uses(g.parts.Places.Waiting)
+	}
 	return err
 }
 
@@ -413,6 +423,7 @@ func (g *Gateway) Apply(settings Settings) {
 	}
 	g.Breakers.Configure(settings.Constraints.Circuit)
 	g.parts.Consensus.Configure(settings.Groups)
+	g.parts.Places.Configure(settings.Schedule)
 	g.settings.Store(&settings)
 }
 
@@ -426,6 +437,7 @@ type Parts struct {
 	// Checkpoints are kept here for rollbacks.
 	Checkpoints *checkpoint.Service
 	Consensus   *consensus.Service  // rounds in which agents decide together
+	Places      *schedule.Scheduler // which calls wait for their agents
 	Workflows   *workflow.Service   // how far they are
 	Descriptors *descriptor.Service // plans of workflows (R27)
 	Approvals   *approval.Service   // what humans decide about

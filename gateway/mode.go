@@ -209,15 +209,6 @@ func (x *request) subject() attest.Subject {
 	}
 }
 
-// wanted is what the caller wants of which agent, for the intent that is signed for it. Outside of a workflow with a
-// start it is not said: no descriptor has it.
-func (x *request) wanted(audience []string) attest.Work {
-	if !x.started {
-		return attest.Work{}
-	}
-	return attest.Work{Name: x.route.Called(x.message), Agent: cmp.Or(string(x.to.Agent.ID), audience[0])}
-}
-
 // stream returns the caller's stream, for its evidence.
 func (x *request) stream() attest.Stream {
 	return attest.Stream{Subject: x.subject(), Workflow: x.lineage.Workflow, Pair: x.pairBack()}
@@ -489,4 +480,13 @@ func (g *Gateway) await(ctx context.Context, x *request) (*canonical.Message, er
 // of a request.
 func signalling(s translators.Signaler, op canonical.Op, version, wire string) bool {
 	return s != nil && s.Signals(op, translators.Target{Version: version, Form: wire})
+}
+
+// oneWay marks the token of a message to which no reply is translated: the caller forwards it, or it answers or
+// stops something under way.
+func (x *request) oneWay() ect.Ext {
+	if x.in.Call.Agent != "" && x.message.Op != canonical.OpAnswer && x.message.Op != canonical.OpAbort {
+		return nil
+	}
+	return ect.Ext{ect.ExtOneWay: []byte("true")}
 }

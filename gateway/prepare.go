@@ -206,6 +206,15 @@ func approach(ctx context.Context, g *Gateway, x *request) (along []string, err 
 	return along, unnamed
 }
 
+// wanted is what the caller wants of which agent, for the intent that is signed for it. Outside of a workflow with a
+// start it is not said: no descriptor has it.
+func (x *request) wanted(audience []string) attest.Work {
+	if !x.started {
+		return attest.Work{}
+	}
+	return attest.Work{Name: x.route.Called(x.message), Agent: cmp.Or(string(x.to.Agent.ID), audience[0])}
+}
+
 // intend signs what a caller without a token wants of a workflow that has a start: its message is consequential
 // unless the operator says otherwise (R22, R28). The token is the parent of the request.
 func (g *Gateway) intend(ctx context.Context, x *request) error {
@@ -217,6 +226,14 @@ func (g *Gateway) intend(ctx context.Context, x *request) error {
 		x.lineage.Parents = []ect.ID{id}
 	}
 	return err
+}
+
+// beginWork signs what the caller wants, and then waits until the agent has a place for it.
+func (g *Gateway) beginWork(ctx context.Context, x *request) error {
+	if err := g.intend(ctx, x); err != nil {
+		return err
+	}
+	return g.place(ctx, x)
 }
 
 // judgeLevel refuses new work of a workflow that humans hold. Admission has judged messages whose tokens name their
@@ -291,7 +308,7 @@ func (g *Gateway) request(ctx context.Context, x *request) (transport.Sealed, tr
 	if x.message, err = g.level(ctx, x); err != nil {
 		return transport.Sealed{}, transport.Attested{}, err
 	}
-	if err := g.intend(ctx, x); err != nil {
+	if err := g.beginWork(ctx, x); err != nil {
 		return transport.Sealed{}, transport.Attested{}, err
 	}
 	id := attest.NewID(x.to.Codec)
@@ -318,15 +335,6 @@ func (g *Gateway) request(ctx context.Context, x *request) (transport.Sealed, tr
 	}
 	sealed, err := g.leave(ctx, x, out, along)
 	return sealed, out, err
-}
-
-// oneWay marks the token of a message to which no reply is translated: the caller forwards it, or it answers or
-// stops something under way.
-func (x *request) oneWay() ect.Ext {
-	if x.in.Call.Agent != "" && x.message.Op != canonical.OpAnswer && x.message.Op != canonical.OpAbort {
-		return nil
-	}
-	return ect.Ext{ect.ExtOneWay: []byte("true")}
 }
 
 // leave makes what has to be on record before a request leaves, and seals it.

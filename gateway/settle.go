@@ -21,6 +21,8 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/workflow"
+	"github.com/aepb/aepb-gateway/lifecycle/schedule"
+	severity "github.com/aepb/aepb-gateway/lifecycle/workflow"
 	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/policy/hitl"
 	"github.com/aepb/aepb-gateway/policy/quota"
@@ -87,7 +89,11 @@ func (g *Gateway) failStep(ctx context.Context, x *request, wid string, cause er
 		return
 	}
 	p := problem.From(cause)
-	g.parts.Workflows.Fail(ctx, x.failed(wid, workflow.Failure{Code: p.Code, Next: p.NextGateway, Description: problem.OnRecord(cause)}))
+	f := workflow.Failure{Code: p.Code, Next: p.NextGateway, Description: problem.OnRecord(cause)}
+	if _, exhausted := errors.AsType[*schedule.ExhaustedError](cause); exhausted { // ATD, Unsatisfiable Resource Hints
+		f.Severity = severity.SeverityCritical
+	}
+	g.parts.Workflows.Fail(ctx, x.failed(wid, f))
 }
 
 // failed adds to a failure what the request knows of it.
@@ -200,6 +206,7 @@ type scope struct {
 	exit    func()             // counts it out at its agent; nil: it has not come so far
 	once    sync.Once          // release and forget are called once
 	stopped context.Context    //nolint:containedctx // ends when the caller cancels its request; nil: it cannot any more
+	place   func()             // gives its place at the agent back; nil: it has none
 	worker  *quota.Grant       // of the background work that the message may begin; nil: it was not reserved, or is in use
 	forget  context.CancelFunc // takes the request out of the registry; nil: it is not in it
 }
@@ -218,6 +225,9 @@ func (s *scope) close(finish func()) {
 		if s.forget != nil {
 			s.forget()
 		}
+		if s.place != nil {
+			s.place()
+		}
 	})
 }
 
@@ -227,6 +237,16 @@ func (s *scope) releaseWorker() {
 		s.worker.Release()
 		s.worker = nil
 	}
+}
+
+// takePlace hands over the place at the agent, and returns what gives it back.
+func (s *scope) takePlace() func() {
+	leave := s.place
+	s.place = nil
+	if leave == nil {
+		return func() {}
+	}
+	return leave
 }
 
 // takeWorker hands over the share of background work; nil: there is no share.

@@ -83,6 +83,7 @@ func (c Config) check(say func(path, reason string)) {
 	}
 	c.Policy.checkCircuit(say)
 	c.Policy.checkCheckpoints(say)
+	c.Policy.checkPriorities(c.Agents, say)
 	c.Policy.checkApprovals(c.Admin, say)
 	c.Consensus.check(say)
 	for i, id := range c.Policy.Gateways {
@@ -311,6 +312,7 @@ func (a Agent) check(path string, say func(path, reason string)) {
 	}
 	a.checkRevision(path+".revision", say)
 	a.checkUndo(path, say)
+	a.checkPlaces(path, say)
 	a.Credential.check(path+".credential", a, say)
 	if _, ok := levels[a.Level]; !ok {
 		say(path+".ect_assurance_level", "a level is L1, L2 or L3")

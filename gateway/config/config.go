@@ -220,6 +220,8 @@ type Policy struct {
 	CheckpointTTL Duration `yaml:"checkpoint_ttl"` // Time for which a checkpoint is kept, and twice the time that a rollback may take: whole seconds, 1m to 720h. Default: 24h.
 
 	Approvals []Approval `yaml:"approvals"` // Rules that say which calls humans approve before they are sent, at most 256.
+
+	Priorities []Priority `yaml:"priorities"` // Classes in which calls wait for agents with a concurrency, at most 256; the first that matches counts. Default: normal for all.
 }
 
 // Documents are the capability documents that callers may name as destination
@@ -262,6 +264,9 @@ type Agent struct {
 	RequireECT bool        `yaml:"require_ect"`         // true: messages for this agent without an ECT are refused. Default: false.
 	Timeout    Duration    `yaml:"timeout"`             // Longest duration of one call. Default: the gateway's timeout.
 	Life       Life        `yaml:"lifecycle"`           // Lifecycle of the agent.
+
+	Concurrency *int     `yaml:"concurrency"`  // Number of calls that the agent gets at once from each replica, 1 to 10000; further ones wait, in the order of policy.priorities. Default: no limit, no call waits.
+	LongestWait Duration `yaml:"longest_wait"` // With concurrency: time after which a waiting call goes before those of higher classes, 1s to 1h. Default: 300s.
 
 	ToolNames  map[string]string       `yaml:"tool_names"` // Names under which callers see and call tools and skills, by the agent's own names, at most 256. Default: the agent's own names.
 	ReadOnly   []string                `yaml:"read_only"`  // Tools that change nothing, so that no checkpoint is written before them; "*": all tools. Default: no tool.

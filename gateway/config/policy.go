@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
+	waits "github.com/aepb/aepb-gateway/gateway/schedule"
+	"github.com/aepb/aepb-gateway/lifecycle/schedule"
 	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/policy/consensus"
 	"github.com/aepb/aepb-gateway/policy/hitl"
@@ -216,6 +218,84 @@ func (c Consensus) check(say func(path, reason string)) {
 		for _, id := range ids {
 			if (policy.Rules{Callers: []string{string(id)}}).Validate() != nil || strings.ContainsAny(string(id), "*#") {
 				say(path, "members, proposers and the leader are SPIFFE ids such as spiffe://example.com/agent: "+strconv.Quote(string(id))+" is none")
+			}
+		}
+	}
+}
+
+// Priority gives calls a class in which they wait for their agent (ATD, Priority Levels; R30).
+type Priority struct {
+	Callers []string `yaml:"callers"` // SPIFFE IDs of callers, or prefixes ending in /*. Default: all callers, also those without an identity.
+	Agents  []string `yaml:"agents"`  // Names of agents. Default: all agents.
+	Class   string   `yaml:"class"`   // Highest class of these calls: critical, high, normal or low. A caller can lower it for a call. Required.
+}
+
+// Bounds of what an operator says of calls that wait.
+const (
+	mostConcurrency  = 10_000
+	leastLongestWait = time.Second
+	mostLongestWait  = time.Hour
+	maxPriorities    = 256
+)
+
+// Schedule is how calls wait for agents, in the words of package schedule.
+func (p Policy) Schedule(agents map[string]Agent) waits.Rules {
+	var out waits.Rules
+	for name, a := range agents {
+		if a.Concurrency == nil {
+			continue
+		}
+		if out.Agents == nil {
+			out.Agents = map[string]schedule.Config{}
+		}
+		out.Agents[name] = schedule.Config{Places: *a.Concurrency, Longest: time.Duration(a.LongestWait)}
+	}
+	for _, one := range p.Priorities {
+		class, _ := schedule.ParseClass(one.Class) // Parse has judged it
+		priority := waits.Priority{Agents: one.Agents, Class: class}
+		for _, caller := range one.Callers {
+			priority.Callers = append(priority.Callers, ect.Identity(caller))
+		}
+		out.Priorities = append(out.Priorities, priority)
+	}
+	return out
+}
+
+// checkPlaces finds bounds of calls at once that cannot be followed.
+func (a Agent) checkPlaces(path string, say func(path, reason string)) {
+	if n := a.Concurrency; n != nil && (*n < 1 || *n > mostConcurrency) {
+		say(path+".concurrency", "must be between 1 and 10000; leave it out for no limit")
+	}
+	switch longest := time.Duration(a.LongestWait); {
+	case longest != 0 && a.Concurrency == nil:
+		say(path+".longest_wait", "no call waits for an agent without concurrency: set concurrency too, or leave longest_wait out")
+	case longest != 0 && (longest < leastLongestWait || longest > mostLongestWait):
+		say(path+".longest_wait", "must be between 1s and 1h")
+	}
+}
+
+// checkPriorities finds classes, callers and agents that do not exist.
+func (p Policy) checkPriorities(agents map[string]Agent, say func(path, reason string)) {
+	if len(p.Priorities) > maxPriorities {
+		say("$.policy.priorities", "too many: expected at most "+strconv.Itoa(maxPriorities))
+		return
+	}
+	for i, one := range p.Priorities {
+		path := "$.policy.priorities[" + strconv.Itoa(i) + "]"
+		if _, ok := schedule.ParseClass(one.Class); !ok {
+			say(path+".class", strconv.Quote(one.Class)+" is no class: expected "+strings.Join(schedule.Classes(), ", "))
+		}
+		for n, caller := range one.Callers {
+			at := path + ".callers[" + strconv.Itoa(n) + "]"
+			if err := (policy.Rules{Callers: []string{caller}}).Validate(); err != nil {
+				say(at, err.Error())
+			} else if policy.Operation(caller) != "" {
+				say(at, "a class is for all operations of a caller: expected no # in "+strconv.Quote(caller))
+			}
+		}
+		for n, agent := range one.Agents {
+			if _, listed := agents[agent]; !listed {
+				say(path+".agents["+strconv.Itoa(n)+"]", "there is no agent "+strconv.Quote(agent)+" in agents")
 			}
 		}
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/aepb/aepb-gateway/lifecycle/checkpoint"
 	"github.com/aepb/aepb-gateway/lifecycle/compensation"
 	"github.com/aepb/aepb-gateway/lifecycle/rollback"
+	"github.com/aepb/aepb-gateway/lifecycle/schedule"
 	"github.com/aepb/aepb-gateway/lifecycle/workflow"
 	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/policy/consensus"
@@ -214,6 +215,12 @@ var table = rows(
 	as(semanticLoss),
 	as(func(e *limit.ExceededError) Problem {
 		return retry(of(CodeRateLimited, "more requests than this caller may make"), e.RetryAfter, retrySoon)
+	}),
+	as(func(e *schedule.FullError) Problem { return retry(of(CodeRateLimited, e.Error()), 0, retrySoon) }),
+	as(func(e *schedule.ExhaustedError) Problem {
+		p := unavailable(e.Error(), retryDrain)
+		p.Title = "The agent has no free place"
+		return p
 	}),
 	as(func(e *quota.ExceededError) Problem { return retry(of(CodeRateLimited, e.Error()), 0, retrySoon) }),
 

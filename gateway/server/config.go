@@ -101,6 +101,7 @@ func (s Config) Pipeline() gateway.Settings {
 		Timeout: time.Duration(c.Timeout), TaskUnchanged: time.Duration(c.Limits.TaskUnchanged),
 		AnswerWait: time.Duration(c.Limits.AnswerWait), Version: s.version(), ECTInBody: c.InBody(),
 		Approvals: s.Policy.Approvals, CheckpointTTL: c.Policy.CheckpointLifetime(), Groups: c.Consensus.List(), Operators: s.operators(),
+		Schedule: c.Policy.Schedule(c.Agents),
 	}
 }
 

@@ -2,8 +2,12 @@ package telemetry
 
 import (
 	"slices"
+	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/aepb/aepb-gateway/lifecycle/schedule"
 )
 
 // circuitStates are those of a circuit breaker, by the value that shows them.
@@ -16,6 +20,8 @@ type Agents struct {
 	transitions *prometheus.CounterVec
 	escalations *prometheus.CounterVec
 	lifecycles  *prometheus.GaugeVec
+
+	Waits Waits // of calls for their agents
 }
 
 func defineAgents(d *definitions, names *firstSeen) Agents {
@@ -37,6 +43,7 @@ func defineAgents(d *definitions, names *firstSeen) Agents {
 			"Agents, this gateway among them, whose lifecycle was ever changed, by the state that they are in now.",
 			"Draining for long: work is under way at an agent that does not end. See aepbctl lifecycle show.",
 			"state"),
+		Waits: defineWaits(d, names),
 	}
 }
 
@@ -63,4 +70,54 @@ func (a Agents) Lifecycles(states map[string]int) {
 	for _, state := range lifecycleStates {
 		a.lifecycles.WithLabelValues(state).Set(float64(states[state]))
 	}
+}
+
+var (
+	classes   = setOf(schedule.Classes()...)
+	noPlaces  = setOf("queue", "caller", "exhausted")
+	waitsUpTo = []float64{.001, .01, .1, .5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600}
+)
+
+// Waits are the metrics of calls that wait until their agent has a free place.
+type Waits struct {
+	names   *firstSeen
+	waiting prometheus.Collector
+	waited  *prometheus.HistogramVec
+	refused *prometheus.CounterVec
+	usage   *atomic.Pointer[func() map[string]float64]
+}
+
+func defineWaits(d *definitions, names *firstSeen) Waits {
+	s := Waits{names: names, usage: &atomic.Pointer[func() map[string]float64]{}}
+	s.waiting = d.gauges("schedule_waiting",
+		"Calls that wait for a free place, by agent with a concurrency.",
+		"Grows: the agent gets more calls than it can do. Raise agents.NAME.concurrency if it can do more at once.",
+		"agent", func() map[string]float64 {
+			if f := s.usage.Load(); f != nil {
+				return (*f)()
+			}
+			return nil
+		})
+	s.waited = d.histogram("schedule_wait_seconds",
+		"How long calls waited until their agent had a free place, by class: critical, high, normal or low. Only of agents with a concurrency.",
+		"low near agents.NAME.longest_wait: the agent is always full.",
+		waitsUpTo, "class")
+	s.refused = d.counter("schedule_refused_total",
+		"Calls that got no place at their agent: queue (too many wait), caller (too many of this caller wait) or exhausted (critical, and waited for 60 s).",
+		"Alert on exhausted. caller: one caller alone sends too much.",
+		"agent", "reason")
+	return s
+}
+
+// Uses has f asked at every scrape how many calls wait, by agent.
+func (s Waits) Uses(f func() map[string]float64) { s.usage.Store(&f) }
+
+// Waited counts a call that got a place.
+func (s Waits) Waited(class string, d time.Duration) {
+	s.waited.WithLabelValues(classes.label(class)).Observe(d.Seconds())
+}
+
+// NoPlace counts a call that got none: queue, caller or exhausted.
+func (s Waits) NoPlace(agent, reason string) {
+	s.refused.WithLabelValues(s.names.label(agent), noPlaces.label(reason)).Inc()
 }

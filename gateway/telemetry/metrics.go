@@ -111,7 +111,8 @@ func New(deps Deps) (*Metrics, error) {
 		collectors.NewBuildInfoCollector(),
 	)
 	for _, c := range append(all, m.standing.agents.state, m.standing.agents.transitions, m.standing.agents.escalations, m.standing.agents.lifecycles, m.standing.approvals.counted, m.standing.approvals.waiting, m.standing.approvals.oldest,
-		m.standing.undo.made, m.standing.undo.stored, m.standing.undo.rollbacks, m.standing.undo.refused, m.standing.consensus.rounds, m.standing.consensus.duration, m.standing.consensus.anomalies) {
+		m.standing.undo.made, m.standing.undo.stored, m.standing.undo.rollbacks, m.standing.undo.refused, m.standing.consensus.rounds, m.standing.consensus.duration, m.standing.consensus.anomalies,
+		m.standing.agents.Waits.waiting, m.standing.agents.Waits.waited, m.standing.agents.Waits.refused) {
 		if err := m.registry.Register(c); err != nil {
 			return nil, err
 		}

@@ -116,6 +116,9 @@ func TestReference_DefinesEveryMetricThatIsScraped(t *testing.T) {
 	m.DescriptionChanged("echo")
 	m.Reloaded(true)
 	m.Consensus().Ended("majority", "commit", time.Second)
+	m.Agents().Waits.Uses(func() map[string]float64 { return map[string]float64{"echo": 1} })
+	m.Agents().Waits.Waited("low", time.Second)
+	m.Agents().Waits.NoPlace("echo", "queue")
 	if _, err := telemetry.NewRefusals("public", m, slog.New(slog.DiscardHandler), time.Now); err != nil {
 		t.Fatal(err)
 	}

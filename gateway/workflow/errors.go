@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"log/slog"
@@ -15,11 +16,12 @@ import (
 // Failure is an action of a workflow that failed.
 type Failure struct {
 	Workflow    string
-	Action      []ect.ID // the token of what failed: the request, else what its caller brought
-	Code        string   // one of [problem.Codes]; empty: the agent says itself that its action failed
-	Next        string   // code of a further gateway that refused; empty: it did not
-	Description string   // never quotes a message
-	Upstream    []ect.ID // of the errors that caused it, the nearest first
+	Action      []ect.ID          // the token of what failed: the request, else what its caller brought
+	Code        string            // one of [problem.Codes]; empty: the agent says itself that its action failed
+	Next        string            // code of a further gateway that refused; empty: it did not
+	Severity    workflow.Severity // zero: that of the code
+	Description string            // never quotes a message
+	Upstream    []ect.ID          // of the errors that caused it, the nearest first
 	Caller      ect.Identity
 	Holder      string
 	Owner       string // whose share of the store it takes
@@ -80,6 +82,7 @@ var kinds = map[string]struct {
 // Kind is the severity and the type of a failure.
 func (f Failure) Kind() (workflow.Severity, workflow.ErrorType) {
 	k, known := kinds[f.Code]
+	k.severity = cmp.Or(f.Severity, k.severity)
 	switch {
 	case !known:
 		return workflow.SeverityError, workflow.ErrorUnknown

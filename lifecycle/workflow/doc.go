@@ -25,7 +25,7 @@
 //
 //	rolled_back  a checkpoint that belongs to it is named by an atd:rollback_result with atd.status completed
 //	escalated    an atd:escalate belongs to it
-//	failed       an atd:error or aepb:translate_error belongs to it
+//	failed       an aepb:translate_error belongs to it, or an atd:error whose severity is neither info nor warning
 //	done         one of these:
 //	             the reply of a unary exchange, the token that closes a stream, or an atd:workflow_complete belongs to it;
 //	             a task node of another issuer is next below it, through annotations or directly;

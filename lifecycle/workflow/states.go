@@ -211,7 +211,7 @@ func (r *reading) factsOf(t *Token) facts {
 	return facts{
 		closed:     t.isCompletion() || act == ect.ActWorkflowComplete,
 		sent:       t.isRequest() || act == ect.ActIntent,
-		failed:     act == ect.ActError || act == ect.ActTranslateError,
+		failed:     act == ect.ActError && !t.mild() || act == ect.ActTranslateError,
 		escalated:  act == ect.ActEscalate,
 		rolledBack: act == ect.ActCheckpoint && r.restored[t.Node.ID],
 		reversible: act == ect.ActCheckpoint && t.Reversible && !r.restored[t.Node.ID],

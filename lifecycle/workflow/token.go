@@ -78,6 +78,11 @@ func isSignal(act ect.Act) bool {
 // isRequest reports whether a token is that of a request that was translated.
 func (t *Token) isRequest() bool { return t.Node.Act.Translation() && t.Node.Leg == dag.Request }
 
+// mild reports whether an error says that it stops nothing: its severity is info or warning.
+func (t *Token) mild() bool {
+	return t.Severity == severities[SeverityInfo] || t.Severity == severities[SeverityWarning]
+}
+
 // isCompletion reports whether a token says that a message was answered: it is that of the reply
 // of a unary exchange, or the one that closes a stream.
 func (t *Token) isCompletion() bool {

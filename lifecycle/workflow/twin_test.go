@@ -107,7 +107,9 @@ func (w twin) state(s workflow.Token) workflow.State {
 		return workflow.RolledBack
 	case has(own, act(ect.ActEscalate)):
 		return workflow.Escalated
-	case has(own, act(ect.ActError, ect.ActTranslateError)):
+	case has(own, act(ect.ActTranslateError)), has(own, func(t workflow.Token) bool {
+		return t.Node.Act == ect.ActError && !slices.Contains([]string{"info", "warning"}, t.Severity)
+	}):
 		return workflow.Failed
 	case has(ownDirect, act(ect.ActWorkflowComplete)),
 		has(ownDirect, func(t workflow.Token) bool { return translates(t, dag.Reply) && t.Stream != "open" }),
@@ -172,6 +174,7 @@ func randomTokens(r *rand.Rand) []workflow.Token {
 		t.Stream = []string{"", "", "open", "close"}[r.IntN(4)]
 		t.Status, t.Checkpoint = []string{"completed", "failed"}[r.IntN(2)], id()
 		t.Reversible = r.IntN(2) == 0
+		t.Severity = []string{"", "info", "warning", "error", "critical", "mild"}[r.IntN(6)]
 		for range r.IntN(3) {
 			t.Node.Parents = append(t.Node.Parents, id())
 		}

@@ -18,7 +18,7 @@ var ranks = []struct {
 	{4, []string{"gateway/telemetry", "gateway/sample"}},
 	{6, []string{"gateway/attest", "gateway/outbound", "gateway/idempotency", "gateway/conversation"}},
 	{7, []string{"gateway/record"}},
-	{8, []string{"gateway/checkpoint", "gateway/descriptor", "gateway/destination", "gateway/breakers", "gateway/lifecycle", "gateway/listing", "gateway/workflow"}},
+	{8, []string{"gateway/checkpoint", "gateway/descriptor", "gateway/destination", "gateway/breakers", "gateway/lifecycle", "gateway/listing", "gateway/schedule", "gateway/workflow"}},
 	{9, []string{"gateway/admission"}},
 	{10, []string{"gateway/routing"}},
 	{11, []string{"gateway/task/store"}},

@@ -2,9 +2,8 @@ package requirements_test
 
 // The text of rows that lack the same.
 const (
-	noErrors   = "errors of tasks and their chains are being built"
-	noRuns     = "workflows, their steps and states are being built"
-	noSchedule = "there is no queue and no scheduler"
+	noErrors = "errors of tasks and their chains are being built"
+	noRuns   = "workflows, their steps and states are being built"
 )
 
 var atdRows = []row{
@@ -68,14 +67,14 @@ var atdRows = []row{
 	missing("ATD-58", "Interaction with HITL", "a cascade that reaches a critical node: level 1, the workflow pauses", "steps have no severity: no declared workflow is read"),
 	partly("ATD-59", "Interaction with HITL", "three probes in a row that fail: level 2", "the escalation is signed and posted; it opens no approval, and nothing waits for one", "gateway/breakers:TestStage_OpensProbesAndCloses", "lifecycle/breaker:TestEscalates_OnTheThirdFailedProbe", "test/stories:TestEscalation_IsPosted"),
 	done("ATD-60", "Interaction with HITL", "an escalation is linked to the error and to the decision", "gateway:TestWorkflow_Errors", "gateway:TestLevel_CriticalError", "gateway:TestLevel_OfAWorkflow"),
-	missing("ATD-61", "Priority Levels", "a priority is one of four", noSchedule),
-	missing("ATD-62", "Priority Levels", "priorities are classes of the scheduler", noSchedule),
-	missing("ATD-63", "Fair-Share Scheduling", "each workflow has an equal share, and unused shares go to high priorities", noSchedule),
-	missing("ATD-64", "Fair-Share Scheduling", "low priority waits at most 300 s", noSchedule),
-	missing("ATD-65", "Fair-Share Scheduling", "results do not depend on hints", noSchedule),
-	missing("ATD-66", "Unsatisfiable Resource Hints", "critical work goes before other work", noSchedule),
-	missing("ATD-67", "Unsatisfiable Resource Hints", "critical work that waits for 60 s: an error and a human", noSchedule),
-	missing("ATD-68", "Unsatisfiable Resource Hints", "other work runs degraded, with a warning", noSchedule),
+	done("ATD-61", "Priority Levels", "a priority is one of four", "lifecycle/schedule:TestParseClass_FourClasses", "gateway/config:TestSchedule_Mistakes"),
+	done("ATD-62", "Priority Levels", "priorities are classes of the scheduler", "gateway:TestPlaces_OrderByClass", "lifecycle/schedule:TestTwin_PoolFollowsItsRules"),
+	done("ATD-63", "Fair-Share Scheduling", "each workflow has an equal share, and unused shares go to high priorities", "lifecycle/schedule:TestPool_EqualSharesOfWorkflows", "lifecycle/schedule:TestTwin_PoolFollowsItsRules"),
+	done("ATD-64", "Fair-Share Scheduling", "low priority waits at most 300 s", "lifecycle/schedule:TestPool_LowBeginsUnderEndlessCriticalLoad", "lifecycle/schedule:TestTwin_PoolFollowsItsRules"),
+	done("ATD-65", "Fair-Share Scheduling", "results do not depend on hints", "gateway:TestPlaces_ResultsDoNotDependOnHints", "lifecycle/schedule:TestEffective_HintsOnlyLower"),
+	done("ATD-66", "Unsatisfiable Resource Hints", "critical work goes before other work", "gateway:TestPlaces_OrderByClass"),
+	done("ATD-67", "Unsatisfiable Resource Hints", "critical work that waits for 60 s: an error and a human", "gateway:TestPlaces_ExhaustedInAWorkflow", "lifecycle/schedule:TestPool_CriticalGivesUp", "gateway/schedule:TestScheduler_CriticalGivesUp"),
+	done("ATD-68", "Unsatisfiable Resource Hints", "other work runs degraded, with a warning", "gateway:TestPlaces_DegradedInAWorkflow"),
 	done("ATD-69", "Optional Declarative Workflow Format", "workflows are described as `application/atd-workflow+json`", "lifecycle/descriptor:TestParse_DraftsExample", "gateway:TestPlan_Followed", "test/stories:TestPlan_StoredAndFollowed"),
 	missing("ATD-70", "Optional Declarative Workflow Format", "a node with `hitl_required` waits for an approval", "the member is read, and holds nothing"),
 	done("ATD-71", "Rollback Authorization (security)", "rollback requests are signed", "gateway:TestSignal_UnsignedIsRefused"),

@@ -10,6 +10,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/gateway/worker"
+	"github.com/aepb/aepb-gateway/policy/quota"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 	"github.com/aepb/aepb-gateway/translators/stream"
@@ -271,7 +272,12 @@ func (e *Execution) Save(ctx context.Context) error { return e.save(ctx, true) }
 // Detach lets the work go on without its caller. If there is no capacity for background work, the
 // work ends, and its record says so.
 func (e *Execution) Detach(ctx context.Context) {
-	grant := e.req.Caller.DetachWork()
+	share, leave := e.req.Caller.DetachWork()
+	goOn(ctx, e, share, leave)
+}
+
+// goOn lets work go on that was taken off its request.
+func goOn(ctx context.Context, e *Execution, grant *quota.Grant, leave func()) {
 	work, evicted := worker.NewEvictable()
 	e.stopped = evicted // from now on only that and control messages stop it
 	var err error
@@ -283,10 +289,14 @@ func (e *Execution) Detach(ctx context.Context) {
 	}
 	if err == nil {
 		exit := e.deps.Lifecycle.Enter(e.req.AgentName)
+		if e.waitsForAnswer() { // others may use the place of work that waits for its caller
+			leave()
+		}
 		letEvict(e, work) // before the caller can make its next call
 		err = e.deps.Workers.GoGranted(grant, func(ctx context.Context) {
 			defer exit()
 			defer work.End()
+			defer leave()
 			e.runDetached(ctx, work)
 			grant.Release()
 			e.control.Wait()
@@ -297,6 +307,7 @@ func (e *Execution) Detach(ctx context.Context) {
 		}
 	}
 	if err != nil {
+		leave()
 		work.End()
 		e.releaseOrFail(context.WithoutCancel(ctx), "the gateway could not go on with it; whether the agent has finished is not known")
 		e.Abort()

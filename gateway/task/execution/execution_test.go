@@ -111,7 +111,7 @@ func (p *party) SaveRequest(*store.Record) error               { return nil }
 func (p *party) Remember(context.Context, string)              {}
 func (p *party) Register(context.Context, *store.Record) error { return nil }
 func (p *party) FollowTask(context.Context, *store.Record)     {}
-func (p *party) DetachWork() *quota.Grant                      { return nil }
+func (p *party) DetachWork() (*quota.Grant, func())            { return nil, func() {} }
 func (p *party) Cause(err error) error                         { return err }
 func (p *party) QuestionKey(id string) store.EntryKey {
 	return store.QuestionKey("session", id, "caller")

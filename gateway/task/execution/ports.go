@@ -93,8 +93,9 @@ type Replier interface {
 	ReplyWith(ctx context.Context, m *canonical.Message, proof Proof, saved bool) (transport.Answer, error)
 	// Relay answers with the agent's own message.
 	Relay(ctx context.Context, wire translators.Wire, m *canonical.Message, parents []ect.ID) (transport.Answer, error)
-	// DetachWork takes the work off the request, with its share of background work; nil: none was reserved.
-	DetachWork() *quota.Grant
+	// DetachWork takes the work off the request, with its share of background work (nil: none was reserved) and its
+	// place at the agent, which leave gives back.
+	DetachWork() (share *quota.Grant, leave func())
 	// Cause tells an error that came of the end of this process, or of the caller's own cancellation,
 	// from other errors.
 	Cause(err error) error

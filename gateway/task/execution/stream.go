@@ -380,6 +380,11 @@ func (s *callerStream) encodeCanceled() error {
 func (s *callerStream) Leave() {
 	e := s.e
 	ctx := context.Background() // the caller's has ended
+	letGoOn := func() {}
+	if e.req.Handling.Detached && e.recording { // its work has its place when the request is over
+		share, leave := e.req.Caller.DetachWork()
+		letGoOn = func() { goOn(ctx, e, share, leave) }
+	}
 	if e.req.Message.Op == canonical.OpNative && s.sent.Count() > 0 {
 		s.finish(ctx, nil) // a caller who subscribes ends like this, and what was told is on record
 	} else {
@@ -387,7 +392,7 @@ func (s *callerStream) Leave() {
 	}
 	switch {
 	case e.req.Handling.Detached && e.recording:
-		e.Detach(ctx)
+		letGoOn()
 		return
 	case e.recording && e.observer:
 		e.releaseOrFail(ctx, "")

@@ -1,0 +1,217 @@
+package schedule
+
+import (
+	"slices"
+	"time"
+)
+
+// DefaultLongest is the longest wait unless the operator chooses another one (ATD, Fair-Share Scheduling item 3).
+const DefaultLongest = 300 * time.Second
+
+// GiveUp is how long critical work waits for a place (ATD, Unsatisfiable Resource Hints).
+const GiveUp = 60 * time.Second
+
+// Bounds of the queue.
+const (
+	queuePerPlace = 16
+	leastQueue    = 64
+	mostQueue     = 4096
+	callersPart   = 4 // a caller has one part of so many
+)
+
+// Config is what an operator decides about the places of an agent.
+type Config struct {
+	Places  int           // jobs that run at once; zero: any number
+	Longest time.Duration // after it a job goes first; zero: [DefaultLongest]
+}
+
+// Queue is how many jobs may wait, in all and of one caller.
+func (c Config) Queue() (total, perCaller int) {
+	total = min(max(queuePerPlace*c.Places, leastQueue), mostQueue)
+	return total, max(total/callersPart, 1)
+}
+
+// ID names a job of a pool. It is used once.
+type ID uint64
+
+// Job is a call of the agent.
+type Job struct {
+	ID       ID
+	Workflow string // empty: it counts under its caller
+	Caller   string
+	Class    Class
+	Came     time.Time
+}
+
+// Refusal says why a job may not even wait.
+type Refusal uint8
+
+// The refusals. The zero value is none.
+const (
+	QueueFull Refusal = iota + 1
+	CallerFull
+)
+
+// Effects are what an event results in.
+type Effects struct {
+	Begin     []ID    // have a place from now on
+	Exhausted []ID    // critical ones that gave up
+	Refused   Refusal // of a submitted job; zero: it begins or waits
+}
+
+// Pool is the places of one agent, and what waits for one. It is not safe for concurrent use.
+type Pool struct {
+	config  Config
+	waiting []waiter // in the order in which they came
+	running map[ID]*share
+	shares  map[shareKey]*share
+	callers map[string]int // how many jobs of a caller wait
+}
+
+// shareKey names what has a base share: a workflow, or else a caller.
+type shareKey struct{ workflow, caller string }
+
+// share counts the jobs of a workflow, or of a caller without one.
+type share struct {
+	key              shareKey
+	running, waiting int
+}
+
+type waiter struct {
+	Job
+
+	share *share
+}
+
+// NewPool makes a pool without jobs.
+func NewPool(config Config) *Pool {
+	return &Pool{config: config, running: map[ID]*share{}, shares: map[shareKey]*share{}, callers: map[string]int{}}
+}
+
+// Len is how many jobs wait and run.
+func (p *Pool) Len() (waiting, running int) { return len(p.waiting), len(p.running) }
+
+// Configure changes what the operator decides. Jobs that run go on, and jobs that wait stay.
+func (p *Pool) Configure(config Config, now time.Time) Effects {
+	p.config = config
+	return p.Tick(now)
+}
+
+// Submit adds a job: it begins, waits, or is refused.
+func (p *Pool) Submit(job Job, now time.Time) Effects {
+	out := p.Tick(now)
+	total, perCaller := p.config.Queue()
+	switch {
+	case p.free():
+		p.begin(job.ID, p.shareOf(job), &out)
+	case p.callers[job.Caller] >= perCaller:
+		out.Refused = CallerFull
+	case len(p.waiting) >= total:
+		out.Refused = QueueFull
+	default:
+		s := p.shareOf(job)
+		s.waiting++
+		p.callers[job.Caller]++
+		p.waiting = append(p.waiting, waiter{job, s})
+	}
+	return out
+}
+
+// Withdraw removes a job whose caller has left, whether it waits or runs. An unknown job changes nothing.
+func (p *Pool) Withdraw(id ID, now time.Time) Effects {
+	if p.running[id] == nil {
+		if i := slices.IndexFunc(p.waiting, func(w waiter) bool { return w.ID == id }); i >= 0 {
+			p.remove(i)
+		}
+	}
+	return p.Done(id, now)
+}
+
+// Done ends a job that runs, so that its place is free. An unknown job changes nothing.
+func (p *Pool) Done(id ID, now time.Time) Effects {
+	if s, runs := p.running[id]; runs {
+		delete(p.running, id)
+		s.running--
+		p.forget(s)
+	}
+	return p.Tick(now)
+}
+
+// Tick has the critical jobs give up that have waited for [GiveUp], and others begin on free places. It is needed
+// when [GiveUp] has passed since a critical job came.
+func (p *Pool) Tick(now time.Time) (out Effects) {
+	for i := 0; i < len(p.waiting); {
+		if w := p.waiting[i]; w.Class == Critical && now.Sub(w.Came) >= GiveUp {
+			out.Exhausted = append(out.Exhausted, w.ID)
+			p.remove(i)
+		} else {
+			i++
+		}
+	}
+	for len(p.waiting) > 0 && p.free() {
+		i := p.next(now)
+		w := p.waiting[i]
+		p.begin(w.ID, w.share, &out)
+		p.remove(i)
+	}
+	return out
+}
+
+// free reports whether one more job may run.
+func (p *Pool) free() bool { return p.config.Places <= 0 || len(p.running) < p.config.Places }
+
+// next is the place in the queue of the job that begins next. Of equal ones the older one stands first there.
+func (p *Pool) next(now time.Time) (best int) {
+	longest := p.config.Longest
+	if longest <= 0 {
+		longest = DefaultLongest
+	}
+	for i := range p.waiting {
+		w, b := &p.waiting[i], &p.waiting[best]
+		if now.Sub(w.Came) >= longest {
+			return i
+		}
+		if w.Class > b.Class || w.Class == b.Class && w.share.running < b.share.running {
+			best = i
+		}
+	}
+	return best
+}
+
+func (p *Pool) begin(id ID, s *share, out *Effects) {
+	p.running[id] = s
+	s.running++
+	out.Begin = append(out.Begin, id)
+}
+
+// remove takes a job out of the queue.
+func (p *Pool) remove(i int) {
+	w := p.waiting[i]
+	p.waiting = slices.Delete(p.waiting, i, i+1)
+	w.share.waiting--
+	p.forget(w.share)
+	if p.callers[w.Caller]--; p.callers[w.Caller] == 0 {
+		delete(p.callers, w.Caller)
+	}
+}
+
+// shareOf finds or makes the share in which a job counts.
+func (p *Pool) shareOf(job Job) *share {
+	key := shareKey{workflow: job.Workflow}
+	if job.Workflow == "" {
+		key.caller = job.Caller
+	}
+	s, known := p.shares[key]
+	if !known {
+		s = &share{key: key}
+		p.shares[key] = s
+	}
+	return s
+}
+
+// forget removes a share without jobs.
+func (p *Pool) forget(s *share) {
+	if s.running == 0 && s.waiting == 0 {
+		delete(p.shares, s.key)
+	}
+}
