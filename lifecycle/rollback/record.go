@@ -45,7 +45,8 @@ func Decode(text []byte) (Journal, error) {
 	if err := json.Unmarshal(text, &j); err != nil {
 		return Journal{}, &RecordError{"not one JSON object, or a member is not of its type"}
 	}
-	if !bytes.HasPrefix(text, []byte(head)) {
+	var form struct{ Version int }
+	if err := json.Unmarshal(text, &form); err != nil || form.Version != Version {
 		return Journal{}, &RecordError{"version is not " + strconv.Itoa(Version)}
 	}
 	again, err := j.Encode()
