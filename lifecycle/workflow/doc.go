@@ -38,7 +38,8 @@
 // signal, and complete nothing above it. The token that opens a stream, checkpoints, negotiations and
 // requests complete nothing.
 //
-// A step begins a planned node with its act, and with its agent as issuer or in its audience; an intent or a
+// A step begins a planned node with its act, and with its agent as issuer, in its audience, or in that of a request for it
+// which its addressee signed; an intent or a
 // request does so with aepb.work, and with its agent in its audience or aepb.work_agent; without aepb.work by its agent
 // alone. A node without an agent is begun by its act. Each step begins one node, and each node begins once: of several
 // that fit the first whose predecessors have all begun, else the first.

@@ -44,7 +44,8 @@ type Step struct {
 	Last       bool   // no further step follows from it
 
 	audience []string
-	work     Work // of an intent
+	given    []string // of a task: the audience of the requests for it
+	work     Work     // of an intent
 }
 
 // Planned is a node of a descriptor.
@@ -59,7 +60,7 @@ type Planned struct {
 // are known by what they want, and where that is not known by their agent alone.
 func (p Planned) begins(s Step) bool {
 	byAgent := len(p.Agents) == 0 || slices.ContainsFunc(p.Agents, func(agent string) bool {
-		return s.Kind == KindTask && agent == string(s.Issuer) || agent == s.work.Agent || slices.Contains(s.audience, agent)
+		return s.Kind == KindTask && agent == string(s.Issuer) || agent == s.work.Agent || slices.Contains(s.audience, agent) || slices.Contains(s.given, agent)
 	})
 	switch {
 	case s.Kind == KindTask:
@@ -69,6 +70,19 @@ func (p Planned) begins(s Step) bool {
 	default:
 		return byAgent && (p.Act == "" || string(p.Act) == s.work.Name)
 	}
+}
+
+// Prospect is a step that is about to begin.
+type Prospect struct {
+	Task   ect.ID   // of the caller's own token; empty: it has none
+	Acts   []string // what it may begin a node by: the act of that token, and the tool or skill that it calls
+	Agents []string // what tokens call its agent
+}
+
+// Fits reports whether a step that is about to begin can be the one that was planned.
+func (p Planned) Fits(x Prospect) bool {
+	byAgent := len(p.Agents) == 0 || slices.ContainsFunc(p.Agents, func(agent string) bool { return slices.Contains(x.Agents, agent) })
+	return byAgent && (p.Act == "" || slices.Contains(x.Acts, string(p.Act)))
 }
 
 // match finds the node that a step begins: of several that are open the first whose predecessors have all begun, else

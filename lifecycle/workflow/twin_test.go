@@ -223,6 +223,11 @@ func (w twin) begins(t workflow.Token, p workflow.Planned) bool {
 	names := append([]string{t.Work.Agent}, t.Audience...)
 	if isWork(t.Node.Act) {
 		names = append(names, string(t.Node.Issuer))
+		for _, o := range w {
+			if slices.Contains(o.Node.Parents, t.Node.ID) && o.Node.Act.Translation() && o.Node.Leg == dag.Request && slices.Contains(t.Audience, string(o.Node.Issuer)) {
+				names = append(names, o.Audience...)
+			}
+		}
 	}
 	agent := len(p.Agents) == 0
 	for _, name := range names {

@@ -236,6 +236,7 @@ func TestRun_Planned(t *testing.T) {
 		"another act":                       {planned{node("1", "rest", agentA)}, []workflow.Token{task("t", agentA)}, "1"},
 		"another agent":                     {planned{node("1", "work", agentB)}, []workflow.Token{task("t", agentA)}, "1"},
 		"by the audience":                   {planned{node("1", "work", agentB)}, []workflow.Token{to(agentB, task("t", agentA))}, ""},
+		"by the request for it":             {planned{node("1", "work", agentB)}, []workflow.Token{to(gateway, task("t", agentA)), to(agentB, request("q", "t"))}, ""},
 		"by act alone":                      {planned{node("1", "work", "")}, []workflow.Token{task("t", agentA)}, ""},
 		"by agent alone":                    {planned{node("1", "", agentA)}, []workflow.Token{task("t", agentA)}, ""},
 		"two nodes need two steps":          {planned{node("1", "work", agentA), node("2", "work", agentA)}, []workflow.Token{task("t", agentA)}, "2"},
