@@ -309,7 +309,7 @@ func (r *reading) steps() []Step {
 				steps = append(steps, Step{
 					ID: e.token.Node.ID, Issuer: e.token.Node.Issuer, Act: e.token.Node.Act, Kind: e.kind, State: r.stateOf(p, e),
 					Sent: e.below.sent, Reversible: e.below.reversible, Last: !e.below.step, audience: e.token.Audience,
-					given: r.given(p, e), work: e.token.Work,
+					given: r.given(i, e), work: e.token.Work,
 				})
 			}
 		}
@@ -321,13 +321,13 @@ func (r *reading) steps() []Step {
 const maxGiven = 16
 
 // given are the audiences of the requests for a task, which the addressee of the task signs.
-func (r *reading) given(p *place, task entry) (names []string) {
+func (r *reading) given(at int, task entry) (names []string) {
 	if task.kind != KindTask {
 		return nil
 	}
-	for _, child := range p.children {
+	for _, child := range r.places[at].children {
 		for _, e := range r.places[child].entries[:min(len(r.places[child].entries), maxNamesakes)] {
-			if !e.token.isRequest() || !slices.Contains(task.token.Audience, string(e.token.Node.Issuer)) {
+			if !e.token.isRequest() || !slices.Contains(e.parents, at) || !slices.Contains(task.token.Audience, string(e.token.Node.Issuer)) {
 				continue
 			}
 			if names = append(names, e.token.Audience...); len(names) > maxGiven {
