@@ -153,8 +153,16 @@ func (c caller) translation(m *canonical.Message, parents []ect.ID) attest.Trans
 		Direction: attest.Reply, ID: attest.NewID(x.in.Source), Message: m, Codec: x.in.Source,
 		Target:  translators.Target{Version: x.message.Origin.Version, Form: x.in.Call.Wire.Form, Capability: x.route.Capability},
 		Pair:    x.pairBack(),
-		Lineage: attest.Lineage{Parents: parents}, Audience: []string{string(x.in.Call.Caller.ID)}, Reader: x.in.Call.Caller.ID,
+		Lineage: attest.Lineage{Parents: parents}, Audience: []string{string(x.in.Call.Caller.ID)}, Reader: x.in.Call.Caller.ID, Ext: unfinished(m),
 	}
+}
+
+// unfinished marks the token of a reply that is a task which has not ended: the step of its workflow is not done (R26).
+func unfinished(m *canonical.Message) ect.Ext {
+	if result, ok := m.Body.(*canonical.Result); ok && result.Task != nil && !result.Task.Status.State.Terminal() {
+		return ect.Ext{ect.ExtUnfinished: []byte("true")}
+	}
+	return nil
 }
 
 // stamp gives a reply the id of the caller's own request, and ids to results that came without: an

@@ -16,6 +16,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/task/execution"
 	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/lifecycle/workflow"
 	"github.com/aepb/aepb-gateway/policy/hitl"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -249,13 +250,17 @@ func (g *Gateway) judgeLevel(ctx context.Context, x *request) error {
 // what its agent asked for was approved when it was made first. Its errors are those of [approval.Service.Gate].
 func (g *Gateway) approve(ctx context.Context, x *request) error {
 	repeats := x.claim != nil && x.claim.Prior.Resume == store.ResumeState
-	if x.message.Op != canonical.OpInvoke || x.in.Call.Agent == "" || x.settings.Approvals.Empty() && x.approval == "" || repeats {
+	if x.message.Op != canonical.OpInvoke || x.in.Call.Agent == "" || repeats {
 		return nil
+	}
+	gates, err := g.gates(ctx, x)
+	if err != nil || x.settings.Approvals.Empty() && x.approval == "" && len(gates) == 0 {
+		return err
 	}
 	m := approval.Message{
 		Call:    hitl.Call{Caller: x.in.Call.Caller.ID, Agent: x.to.Agent.Name, Operation: string(x.message.Op), Tool: x.route.Called(x.message)},
 		Content: x.message, Extensions: x.message.Extensions, Losses: x.foreseen, Subject: x.subject(), Lineage: x.lineage, Input: x.in.Input,
-		Sources: x.in.Evidence.Sources, Released: x.approval, Work: x.wanted(g.audience(x)),
+		Sources: x.in.Evidence.Sources, Gates: gates, Released: x.approval, Work: x.wanted(g.audience(x)),
 		Parks: x.record == nil && !x.mode.Relay && (x.mode.Asking == translators.AskTask || x.mode.Insists) && len(x.in.Call.Wire.Body) <= execution.MaxRequest,
 	}
 	if x.in.Call.Caller.Anonymous {
@@ -270,6 +275,19 @@ func (g *Gateway) approve(ctx context.Context, x *request) error {
 	gated, err := g.parts.Approvals.Gate(ctx, x.settings.Approvals, m)
 	x.lineage, x.intended = gated.Lineage, gated.Intended
 	return err
+}
+
+// gates are the roles of approvers that the plan of the workflow demands before the message is sent.
+func (g *Gateway) gates(ctx context.Context, x *request) ([]string, error) {
+	if !x.started || x.record != nil && x.approval == "" {
+		return nil, nil
+	}
+	step := workflow.Prospect{Acts: []string{x.route.Called(x.message)}}
+	for _, v := range x.in.Evidence.Sources {
+		step.Task, step.Acts = v.ID(), append(step.Acts, string(v.Act()))
+	}
+	step.Agents, _ = g.namesOf(ctx, x.to.Agent.Name)
+	return g.parts.Workflows.Gates(ctx, x.lineage.Workflow, x.in.Call.Caller.ID, step)
 }
 
 // foreseen is what the translation will lose, by code.

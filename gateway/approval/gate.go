@@ -26,6 +26,7 @@ type Message struct {
 	Sources    []ect.Verified // the caller's own tokens
 	Workflow   string         // that the caller names; empty: none
 	Parks      bool           // its caller is told by a task that it waits
+	Gates      []string       // roles that the plan of the workflow demands of approvers
 	Released   string         // the approval by which it is sent; empty: it came from its caller just now
 }
 
@@ -54,7 +55,7 @@ func Parked(err error) (Request, bool) {
 func (s *Service) Gate(ctx context.Context, rules hitl.Rules, m Message) (Gated, error) {
 	gated := Gated{Lineage: m.Lineage}
 	invoke, ok := m.Content.Body.(*canonical.Invoke)
-	if !ok || rules.Empty() && m.Released == "" {
+	if !ok || rules.Empty() && m.Released == "" && len(m.Gates) == 0 {
 		return gated, nil
 	}
 	facts, err := m.complete(rules, invoke)
@@ -62,6 +63,9 @@ func (s *Service) Gate(ctx context.Context, rules hitl.Rules, m Message) (Gated,
 		return gated, err
 	}
 	demand, needed := rules.Match(facts)
+	if len(m.Gates) > 0 {
+		demand, needed = demand.And(hitl.Gate(m.Gates)), true
+	}
 	switch {
 	case m.Released != "":
 		a, err := s.Consume(ctx, m.Released, m.Call, demand.Hash)

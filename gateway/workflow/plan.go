@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/attest"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/lifecycle/descriptor"
+	"github.com/aepb/aepb-gateway/lifecycle/workflow"
 )
 
 // Bound is the version of a descriptor that a workflow follows, from its start to its end (R27).
@@ -186,4 +188,50 @@ func recording(err error) error {
 		return err
 	}
 	return attest.Recording(err)
+}
+
+// Critical says which nodes of the plan of a workflow are critical; a nil function: none is. Its errors are those of [Service.Descriptor].
+func (s *Service) Critical(ctx context.Context, wid string) (func(node string) bool, error) {
+	d, follows, err := s.Descriptor(ctx, wid)
+	if err != nil || !follows {
+		return nil, err
+	}
+	return func(id string) bool {
+		node, known := d.Node(id)
+		return known && node.Severity == workflow.SeverityCritical
+	}, nil
+}
+
+// Gates are the roles that approvers need before a step of a workflow begins, sorted; none: no node of its plan that the step can be has a
+// gate (ATD, Optional Declarative Workflow Format). A step that can be a node without a gate as well, which has not begun and
+// whose turn it is, needs none. Its errors are those of [Service.Descriptor] and [Service.Read].
+func (s *Service) Gates(ctx context.Context, wid string, who ect.Identity, x workflow.Prospect) ([]string, error) {
+	d, follows, err := s.Descriptor(ctx, wid)
+	if err != nil || !follows || !d.Gated() {
+		return nil, err
+	}
+	var roles []string
+	var open []workflow.Planned
+	for _, p := range d.Planned(s.names(ctx)) {
+		node, _ := d.Node(p.ID)
+		switch {
+		case !p.Fits(x):
+		case node.Gated:
+			roles = append(roles, node.Role)
+		default:
+			open = append(open, p)
+		}
+	}
+	slices.Sort(roles)
+	if roles = slices.Compact(roles); len(roles) == 0 || len(open) == 0 {
+		return roles, nil
+	}
+	run, _, err := s.Read(ctx, wid, who)
+	if err != nil {
+		return nil, err
+	}
+	if slices.ContainsFunc(open, func(p workflow.Planned) bool { return run.HasTurn(p, x.Task) }) {
+		return nil, nil
+	}
+	return roles, nil
 }

@@ -338,6 +338,3 @@ func (s *Service) Complete(ctx context.Context, caller identity.Caller, holder, 
 	})
 	return r.Status, r.Token, err
 }
-
-// Critical says which planned nodes of a workflow are critical; a nil function: none is.
-func (s *Service) Critical(context.Context, string) (func(node string) bool, error) { return nil, nil }

@@ -82,6 +82,11 @@ func (d Descriptor) Waves() [][]Node {
 	return out
 }
 
+// Gated reports whether a node waits for an approval.
+func (d Descriptor) Gated() bool {
+	return slices.ContainsFunc(d.order, func(n Node) bool { return n.Gated })
+}
+
 // Node finds a node by its id.
 func (d Descriptor) Node(id string) (Node, bool) {
 	at, known := d.at[id]

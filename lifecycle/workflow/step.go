@@ -85,6 +85,18 @@ func (p Planned) Fits(x Prospect) bool {
 	return byAgent && (p.Act == "" || slices.Contains(x.Acts, string(p.Act)))
 }
 
+// HasTurn reports whether a node has not begun, but perhaps with a task itself, and all nodes before it are done.
+func (r Run) HasTurn(p Planned, task ect.ID) bool {
+	done := map[string]bool{}
+	for _, s := range r.steps {
+		if s.Planned == p.ID && s.Kind != KindPlanned && (task == "" || s.ID != task) {
+			return false
+		}
+		done[s.Planned] = done[s.Planned] || s.State == Done
+	}
+	return !slices.ContainsFunc(p.After, func(id string) bool { return !done[id] })
+}
+
 // match finds the node that a step begins: of several that are open the first whose predecessors have all begun, else
 // the first. Below 0: none.
 func match(open []Planned, s Step, begun map[string]bool) int {

@@ -256,6 +256,38 @@ func (u Unreachable) strictness() int {
 	return slices.Index([]Unreachable{Continue, Escalate, DenyCall}, u)
 }
 
+// Gate is what the plan of a workflow demands of a step: an approver with each of the roles (ATD, Optional Declarative
+// Workflow Format).
+func Gate(roles []string) Demand {
+	return Demand{
+		Rules: []string{gateRule}, Roles: roles, Approvers: 1, Wait: gateWait, Unreachable: DenyCall, Hash: ect.Hash([]byte(gateRule + "\n" + strings.Join(roles, "\n"))),
+	}
+}
+
+// And is what both demand.
+func (d Demand) And(o Demand) Demand {
+	if len(d.Rules) == 0 {
+		return o
+	}
+	roles := slices.Clone(d.Roles)
+	for _, role := range o.Roles {
+		if !slices.Contains(roles, role) {
+			roles = append(roles, role)
+		}
+	}
+	strict := func(a, b Unreachable) int { return cmp.Compare(a.strictness(), b.strictness()) }
+	return Demand{
+		Rules: slices.Concat(d.Rules, o.Rules), Roles: roles, Approvers: max(d.Approvers, o.Approvers), Wait: min(d.Wait, o.Wait),
+		Unreachable: slices.MaxFunc([]Unreachable{d.Unreachable, o.Unreachable}, strict), Hash: ect.Hash([]byte(d.Hash + "\n" + o.Hash)),
+	}
+}
+
+// The rule of a gate: its name, and how long humans have time.
+const (
+	gateRule = "hitl_required"
+	gateWait = 24 * time.Hour
+)
+
 // demandOf is what rules demand together.
 func demandOf(matching []*Rule) (d Demand) {
 	if len(matching) == 0 {
