@@ -387,6 +387,14 @@ func (g *Gateway) place(ctx context.Context, x *request) error {
 		return nil
 	}
 	call := x.waiting(g.parts.Places.Rules())
+	if x.started {
+		priority, err := g.parts.Workflows.Priority(ctx, x.lineage.Workflow, func() steps.Prospect { return prospect(ctx, g, x) })
+		if err != nil {
+			return err
+		}
+		class, _ := schedule.ParseClass(string(priority))
+		call.Class = schedule.Effective(call.Class, class)
+	}
 	leave, waited, err := g.parts.Places.Enter(ctx, call)
 	if err != nil {
 		g.unplaced(ctx, x, err)

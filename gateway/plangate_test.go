@@ -10,6 +10,7 @@ import (
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/ect/identity"
 	"github.com/aepb/aepb-gateway/gateway"
+	"github.com/aepb/aepb-gateway/gateway/transport"
 	work "github.com/aepb/aepb-gateway/gateway/workflow"
 	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/policy/hitl"
@@ -190,4 +191,35 @@ func TestPlan_CriticalStepIsLookedAtFirst(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestPlan_PriorityOfTheNode: the priority of a planned node lowers the class that policy gives its caller, and never raises it (ATD, Priority Levels).
+func TestPlan_PriorityOfTheNode(t *testing.T) {
+	inQueue(t, 1, func(t *testing.T, b *queue) {
+		next := func(priority string, n int) transport.Call {
+			text := `{"wf_id":"` + priority + `","nodes":[{"id":"a","label":"add","resource_hints":{"priority":"` + priority + `"}}],"edges":[]}`
+			if _, err := b.Parts().Descriptors.Put(t.Context(), []byte(text), "ann"); err != nil {
+				t.Fatal(err)
+			}
+			_, compact, err := b.Parts().Workflows.Begin(t.Context(), identity.Caller{Peer: b.caller.Peer()}, "", work.Plan{Descriptor: priority})
+			if err != nil {
+				t.Fatal(err)
+			}
+			call := b.call(summing(n)) // of a caller whose class is high
+			call.Parent = string(claims(t, compact).ID)
+			return call
+		}
+		b.fill(t, 1)
+		for _, call := range []transport.Call{next("low", 1), b.by("low/other", 2), next("critical", 3), b.by("high/other", 4), b.by("critical/other", 5)} {
+			b.send(t.Context(), call, func(_ transport.Answer, err error, _ time.Duration) {
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		b.all.Wait()
+		if got := strings.Join(b.order, ""); got != "053412" {
+			t.Errorf("the order is %s, want 053412", got)
+		}
+	})
 }

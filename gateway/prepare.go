@@ -282,12 +282,17 @@ func (g *Gateway) gates(ctx context.Context, x *request) ([]string, error) {
 	if !x.started || x.record != nil && x.approval == "" {
 		return nil, nil
 	}
+	return g.parts.Workflows.Gates(ctx, x.lineage.Workflow, x.in.Call.Caller.ID, prospect(ctx, g, x))
+}
+
+// prospect is the step that a message begins.
+func prospect(ctx context.Context, g *Gateway, x *request) workflow.Prospect {
 	step := workflow.Prospect{Acts: []string{x.route.Called(x.message)}}
 	for _, v := range x.in.Evidence.Sources {
 		step.Task, step.Acts = v.ID(), append(step.Acts, string(v.Act()))
 	}
 	step.Agents, _ = g.namesOf(ctx, x.to.Agent.Name)
-	return g.parts.Workflows.Gates(ctx, x.lineage.Workflow, x.in.Call.Caller.ID, step)
+	return step
 }
 
 // foreseen is what the translation will lose, by code.

@@ -235,3 +235,19 @@ func (s *Service) Gates(ctx context.Context, wid string, who ect.Identity, x wor
 	}
 	return roles, nil
 }
+
+// Priority is that of the node which a step can be, and of several the highest; empty: the workflow follows no plan, or the step is not in it (ATD,
+// Priority Levels). Its errors are those of [Service.Descriptor].
+func (s *Service) Priority(ctx context.Context, wid string, x func() workflow.Prospect) (highest descriptor.Priority, err error) {
+	d, follows, err := s.Descriptor(ctx, wid)
+	if err != nil || !follows {
+		return "", err
+	}
+	step := x()
+	for _, p := range d.Planned(s.names(ctx)) {
+		if node, _ := d.Node(p.ID); p.Fits(step) && node.Hints.Priority.Above(highest) {
+			highest = node.Hints.Priority
+		}
+	}
+	return highest, nil
+}

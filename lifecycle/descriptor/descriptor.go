@@ -45,8 +45,8 @@ type Node struct {
 
 // Hints say what a node needs (ATD, Resource Hints). They are advisory.
 type Hints struct {
-	Priority Priority `json:"priority"`  // default: normal
-	Timeout  int64    `json:"timeout_s"` // seconds; 0: none is given
+	Priority Priority `json:"priority,omitempty"` // empty: none is given
+	Timeout  int64    `json:"timeout_s"`          // seconds; 0: none is given
 }
 
 // Priority is how urgent a node is.
@@ -59,6 +59,12 @@ const (
 	PriorityNormal   Priority = "normal"
 	PriorityLow      Priority = "low"
 )
+
+// Above reports whether a priority is higher than another one; each is higher than none.
+func (p Priority) Above(o Priority) bool {
+	order := []Priority{PriorityLow, PriorityNormal, PriorityHigh, PriorityCritical}
+	return slices.Index(order, p) > slices.Index(order, o)
+}
 
 // TimeoutAfter is the timeout of a node; 0: none is given.
 func (n Node) TimeoutAfter() time.Duration { return time.Duration(n.Hints.Timeout) * time.Second }

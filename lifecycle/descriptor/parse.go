@@ -141,7 +141,6 @@ func (in *text) check() error {
 func (n *Node) complete() (wrong string) {
 	n.Act = cmp.Or(n.Act, ect.Act(n.Label))
 	n.Severity = cmp.Or(n.Severity, workflow.SeverityError)
-	n.Hints.Priority = cmp.Or(n.Hints.Priority, PriorityNormal)
 	const printed = "expected 1 to 128 bytes that can be printed"
 	switch {
 	case !valid(n.Label, MaxName):
@@ -152,7 +151,7 @@ func (n *Node) complete() (wrong string) {
 		return "act " + shown(string(n.Act)) + " annotates work and begins none: expected the exec_act of a task, or the name of a tool or skill"
 	case n.Agent != "" && !valid(n.Agent, MaxName):
 		return "agent: expected a name of the directory or a SPIFFE id, " + printed
-	case !slices.Contains([]Priority{PriorityCritical, PriorityHigh, PriorityNormal, PriorityLow}, n.Hints.Priority):
+	case !slices.Contains([]Priority{"", PriorityCritical, PriorityHigh, PriorityNormal, PriorityLow}, n.Hints.Priority):
 		return "priority " + shown(string(n.Hints.Priority)) + ": expected critical, high, normal or low"
 	case n.Hints.Timeout < 0 || n.Hints.Timeout > MaxTimeout:
 		return fmt.Sprintf("timeout_s: expected 0 to %d seconds", MaxTimeout)

@@ -215,6 +215,7 @@ var attackIndex = []attackFinding{
 		"gateway:TestAttack_CallerWithTheGatewaysName",
 	}},
 	{id: "W22", what: "have a call sent that no human approved: another one than was approved, the same once more, or one under another policy", tests: []string{
+		"gateway:TestAttack_GateIsAvoided",
 		"TestAttack_ApprovalForAnotherCall", "TestAttack_ApprovalUsedTwice", "TestAttack_ApprovalUnderAnotherPolicy",
 		"TestAttack_ApprovalOfATaskThatIsAnswered", "policy/hitl:TestAttack_Approval_OtherCallIsSent",
 	}},
