@@ -52,6 +52,7 @@ const (
 	ExtStream           = "aepb.stream"             // "open" or "close": the reply is a stream; absent: it is one message
 	ExtEvents           = "aepb.events"             // with "close": how many messages the hashes cover, [in, out]
 	ExtOneWay           = "aepb.one_way"            // true: of a request to which there is no reply
+	ExtRollback         = "aepb.rollback"           // of the request for a step: the request that the whole rollback follows
 	ExtUnfinished       = "aepb.unfinished"         // true: of a reply that is a task which has not ended
 	ExtHashForm         = "aepb.hash_form"          // how the hashes were taken, where it is not the whole body
 	ExtCandidates       = "aepb.candidates"         // of a negotiation: the protocols to choose from

@@ -115,7 +115,8 @@ func TestRollback_AgentsOwn(t *testing.T) {
 				t.Fatalf("the agent got %+v", message.Body)
 			}
 			request := claims(t, signal.Token)
-			if request.Issuer != b.self.ID || request.Parents[0] != b.agent.chkpoint || !slices.Equal(request.Parents[1:], result.Parents) || !slices.Contains(request.Audience, string(b.server.ID)) {
+			whole, _ := request.Ext.String(ect.ExtRollback)
+			if request.Issuer != b.self.ID || !slices.Equal(request.Parents, []ect.ID{b.agent.chkpoint}) || !slices.Equal([]ect.ID{ect.ID(whole)}, result.Parents) || !slices.Contains(request.Audience, string(b.server.ID)) {
 				t.Errorf("the agent was asked with %+v", request)
 			}
 			if again := b.result(to); statusOf(again) != "completed" || b.agent.received[len(b.agent.received)-1] != message {

@@ -17,14 +17,15 @@ type statements struct {
 	directory *directory.Directory
 }
 
-// stepRequest asks for one step (ATD, Basic Rollback). Its parents are the checkpoint and the request that the rollback follows. It does not
-// cascade: what depends on the step was undone before it.
+// stepRequest asks for one step (ATD, Basic Rollback). Its one parent is the checkpoint, since a further gateway knows no other token of the
+// rollback; aepb.rollback names the request that it follows. It does not cascade: what depends on the step was undone before it.
 func (s statements) stepRequest(u underWay, at int) *attest.Statement {
 	step := u.Steps[at]
 	ext := ect.Ext{}
 	ext.SetText(ect.ExtATDReason, reasonOf(u))
 	ext.SetBool(ect.ExtCascade, false)
-	return s.statement(u, ect.ActRollbackRequest, ext, s.audience(step.Agent), u.known(step), u.Request)
+	ext.SetString(ect.ExtRollback, string(u.Request))
+	return s.statement(u, ect.ActRollbackRequest, ext, s.audience(step.Agent), u.known(step))
 }
 
 // The reasons that the gateway gives for what follows from a failure.
