@@ -12,6 +12,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/attest"
 	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/gateway/mcpbridge"
+	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/routing"
 	"github.com/aepb/aepb-gateway/gateway/task/execution"
 	"github.com/aepb/aepb-gateway/gateway/task/store"
@@ -202,6 +203,12 @@ func approach(ctx context.Context, g *Gateway, x *request) (along []string, err 
 	if !fresh {
 		if _, x.started, err = g.parts.Workflows.Started(ctx, x.lineage.Workflow); err != nil {
 			return nil, attest.Recording(err)
+		}
+	}
+	if lacks := x.to.Agent.Namespaces; x.started && lacks != nil && !slices.Contains(lacks, "atd") {
+		return nil, &problem.NoPathError{
+			From: string(x.in.Call.Wire.Binding), To: string(x.toBinding()),
+			Detail: "the workflow needs the ECT namespace atd, and the agent's capability document does not list it: send the message outside of the workflow, or have the agent list it",
 		}
 	}
 	return along, unnamed

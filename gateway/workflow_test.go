@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -431,5 +432,40 @@ func TestWorkflow_GraphRules(t *testing.T) {
 		if _, err := b.Exchange(t.Context(), b.call(addBody, sign(wid, "", b.now(), claims(t, along).ID), along)); err != nil {
 			t.Errorf("%q: a parent that came along: %v", rule, err)
 		}
+	}
+}
+
+// TestWorkflow_NamespaceOfTheAgent: an agent whose capability document lists namespaces without atd gets no message of a workflow with a start, and the
+// failure says why; outside of a workflow, and where a document lists none, all is as before (AEPB, Capability Document Format).
+func TestWorkflow_NamespaceOfTheAgent(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		namespaces []string
+		refused    bool
+	}{"not said": {nil, false}, "without atd": {[]string{"hitl"}, true}, "none": {[]string{}, true}, "with atd": {[]string{"hitl", "atd"}, false}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newFixture(t, gateway.Settings{}, policy.Rules{Open: true}, func(d *gateway.Deps) {
+				agent, _ := d.Directory.Find("calculator")
+				agent.Namespaces = tc.namespaces
+				if err := d.Directory.Put(agent); err != nil {
+					t.Fatal(err)
+				}
+			})
+			_, start := b.begin(t)
+			call := b.call(addBody)
+			call.Parent = string(start.ID)
+			_, err := b.Exchange(t.Context(), call)
+			var path *problem.NoPathError
+			if refused := errors.As(err, &path) && strings.Contains(path.Detail, "atd"); refused != tc.refused || !refused && err != nil {
+				t.Errorf("in a workflow: %v", err)
+			}
+			if tc.refused && len(b.agent.bodies) != 0 {
+				t.Error("the agent got the message")
+			}
+			if _, err := b.Exchange(t.Context(), b.call(addBody)); err != nil {
+				t.Errorf("outside of a workflow: %v", err)
+			}
+		})
 	}
 }

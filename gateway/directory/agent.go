@@ -52,7 +52,9 @@ type Agent struct {
 
 	// From the capability document; zero without one.
 	Lifecycle Lifecycle
-	Gateways  []string // translate endpoints that it can be reached through
+	// Namespaces are those of ECT extensions that its document says; nil: it says none.
+	Namespaces []string
+	Gateways   []string // translate endpoints that it can be reached through
 	// Listings are the names of the listed agents that a capability document
 	// named by a caller describes: it is called as one of them, or not at all.
 	Listings []string

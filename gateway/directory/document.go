@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,12 +17,13 @@ import (
 
 // Bounds of a capability document (R11).
 const (
-	MaxDocument  = 64 << 10 // bytes
-	maxProtocols = 64
-	maxGateways  = 16
-	maxTextField = 2048    // bytes of a URL or of any other text
-	maxVersion   = 128     // bytes
-	maxPriority  = 1 << 20 // a larger one is a mistake
+	MaxDocument   = 64 << 10 // bytes
+	maxProtocols  = 64
+	maxGateways   = 16
+	maxNamespaces = 32
+	maxTextField  = 2048    // bytes of a URL or of any other text
+	maxVersion    = 128     // bytes
+	maxPriority   = 1 << 20 // a larger one is a mistake
 )
 
 // Status is where an agent stands in its life (AEPB, Lifecycle States).
@@ -56,6 +58,8 @@ type Document struct {
 	Gateways  []string   // translate endpoints that the agent can be reached through
 	Level     ect.Level  // the least that the agent demands
 	Lifecycle Lifecycle
+	// Namespaces are those of ECT extensions that the agent reads and writes; nil: it does not say (AEPB, Capability Document Format).
+	Namespaces []string
 }
 
 // DocumentError says why a capability document cannot be used. It never quotes it.
@@ -80,6 +84,8 @@ type wireDocument struct {
 	Gateways  []string       `json:"translation_gateways"`
 	Level     string         `json:"ect_assurance_level"`
 	Lifecycle *wireLifecycle `json:"lifecycle"`
+
+	Namespaces []string `json:"ect_namespaces"`
 }
 
 type wireProtocol struct {
@@ -110,8 +116,10 @@ func ParseDocument(data []byte, plainLoopback bool) (Document, error) {
 	if err := json.Unmarshal(data, &wire); err != nil {
 		return Document{}, invalid("no JSON object of the right form, or a member that stands twice")
 	}
-	out := Document{AgentID: ect.Identity(wire.AgentID), Gateways: wire.Gateways}
+	out := Document{AgentID: ect.Identity(wire.AgentID), Gateways: wire.Gateways, Namespaces: wire.Namespaces}
 	switch {
+	case len(wire.Namespaces) > maxNamespaces || slices.ContainsFunc(wire.Namespaces, func(name string) bool { return len(name) > maxTextField }):
+		return Document{}, invalid("more than %d ect_namespaces, or one that is too long", maxNamespaces)
 	case wire.AEPB == "" && wire.CPAT == "":
 		return Document{}, invalid("neither aepb_version nor cpat_version")
 	case (wire.AEPB != "" && wire.AEPB != "1.0") || (wire.CPAT != "" && wire.CPAT != "1.0"):

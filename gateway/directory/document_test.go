@@ -3,6 +3,7 @@ package directory_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -40,11 +41,11 @@ func TestParseDocument_AEPBAndCPAT(t *testing.T) {
 	}
 	if got.AgentID != "spiffe://example.com/agent/pricing" || got.Level != ect.L2 || len(got.Protocols) != 2 ||
 		got.Protocols[1].URL != "https://agent.example.com/mcp" || got.Protocols[1].Priority != 20 ||
-		len(got.Gateways) != 1 || got.Lifecycle.Status != directory.Active || got.Lifecycle.Version != "2.1.0" {
+		!slices.Equal(got.Namespaces, []string{"atd", "hitl", "apae"}) || len(got.Gateways) != 1 || got.Lifecycle.Status != directory.Active || got.Lifecycle.Version != "2.1.0" {
 		t.Errorf("got %+v", got)
 	}
 	got, err = directory.ParseDocument([]byte(cpatDocument), false)
-	if err != nil || got.Level != ect.L1 || got.Lifecycle.Status != directory.Active || got.Protocols[0].Rank() != directory.DefaultPriority {
+	if err != nil || got.Namespaces != nil || got.Level != ect.L1 || got.Lifecycle.Status != directory.Active || got.Protocols[0].Rank() != directory.DefaultPriority {
 		t.Errorf("CPAT: %+v %v", got, err)
 	}
 	got, err = directory.ParseDocument([]byte(with(`"status":"active","version":"2.1.0","deprecated_at":null,"sunset_at":null,"successor":null`, deprecatedLife)), false)

@@ -285,7 +285,7 @@ func (d *Directory) merge(agent Agent, fetched fetchedDocument) (Agent, error) {
 		return agent, invalid("agent_id is not the one that the operator expects")
 	}
 	agent.ID, agent.AssuranceLevel = document.AgentID, max(agent.AssuranceLevel, document.Level)
-	agent.Lifecycle, agent.Gateways = document.Lifecycle, document.Gateways
+	agent.Lifecycle, agent.Gateways, agent.Namespaces = document.Lifecycle, document.Gateways, document.Namespaces
 	agent.Endpoints, agent.Beyond = nil, nil
 	beyond := slices.Clone(document.Protocols)
 	slices.SortStableFunc(beyond, func(a, b Endpoint) int {

@@ -164,7 +164,7 @@ func TestCapabilityDocument_Complete(t *testing.T) {
 			{"id": "mcp-v1", "version": "` + mcp.Modern + `", "endpoint": "https://gw.example/aepb/translate?from=mcp-v1", "priority": 20}
 		],
 		"translation_gateways": ["https://gw.example/aepb/translate"],
-		"ect_assurance_level": "L2", "ect_namespaces": ["aepb"],
+		"ect_assurance_level": "L2", "ect_namespaces": ["aepb", "atd", "consensus", "cpat", "hitl"],
 		"lifecycle": {"status": "active", "version": "1.2.3", "deprecated_at": null, "sunset_at": null, "successor": null}
 	}`
 	var doc, whole any

@@ -144,7 +144,7 @@ func (w wellKnown) document(c *gin.Context) {
 		TranslationGateways: []string{endpoint}, AssuranceLevel: "L2",
 	}
 	if w.names == aepbNames() {
-		doc.Namespaces = []string{"aepb"}
+		doc.Namespaces = []string{"aepb", "atd", "consensus", "cpat", "hitl"}
 		doc.Lifecycle = lifecycleMembers(own, w.deps.Version)
 	}
 	for i, id := range w.deps.Registry.Bindings() {

@@ -11,7 +11,7 @@ var aepbRows = []row{
 	done("AEPB-01", "Capability Document Format", "the capability document is at `/.well-known/aepb`", "gateway/httpapi:TestCapabilityDocument_Complete", "test/negative:TestHandshake_Refused"),
 	done("AEPB-02", "Capability Document Format", "a document has at least one protocol", "gateway/directory:TestParseDocument_Refuses", "gateway/httpapi:TestCapabilityDocument_Complete"),
 	done("AEPB-03", "Capability Document Format", "`priority` is optional, and the lower one is preferred", "gateway/directory:TestParseDocument_Accepts", "gateway/directory:TestNegotiate_LowestSumOrGateway"),
-	partly("AEPB-04", "Capability Document Format", "`ect_namespaces` lists the namespaces that are written and read", "the list is fixed and holds `aepb` alone; the gateway also writes `atd` and `cpat` claims", "gateway/httpapi:TestCapabilityDocument_Complete"),
+	done("AEPB-04", "Capability Document Format", "`ect_namespaces` lists the namespaces that are written and read", "gateway/httpapi:TestCapabilityDocument_Complete"),
 	done("AEPB-05", "Capability Document Format", "`lifecycle` has its five members", "gateway/httpapi:TestCapabilityDocument_Complete"),
 	missing("AEPB-06", "DNS-SD Advertisement", "an agent is advertised by SVCB records under `_aepb._tcp`", noAddressRecords),
 	missing("AEPB-07", "DNS-SD Advertisement", "the SVCB record points to the well-known URI", noAddressRecords),
@@ -87,6 +87,6 @@ var aepbRows = []row{
 	done("AEPB-77", "Lifecycle Denial of Service", "ECTs of lifecycles are signed", "ect:TestVerifier_MinLevelOfPeer", "test/stories:TestLifecycle_OfAnAgent"),
 	done("AEPB-78", "Registry of Bindings", "five identifiers, each with a minimum level and its callbacks", "cmd/aepbctl/reference:TestRegistry_Entries"),
 	partly("AEPB-79", "Registry of `exec_act`", "only the four registered `aepb:` acts, and the private ones that are documented", "no test lists the acts that the gateway signs"),
-	missing("AEPB-80", "Capability Document Format", "an agent that lacks a namespace that the workflow needs is not chosen", "the `ect_namespaces` of other documents are not read"),
+	done("AEPB-80", "Capability Document Format", "an agent that lacks a namespace that the workflow needs is not chosen", "gateway:TestWorkflow_NamespaceOfTheAgent", "gateway/directory:TestParseDocument_AEPBAndCPAT"),
 	done("AEPB-81", "Lifecycle", "the gateway announces its own deprecation, and its drain ends in `retired`", "test/stories:TestLifecycle_GatewayIsDeprecated", "test/stories:TestLifecycle_OfTheGateway", "gateway/lifecycle:TestService_OwnEnd"),
 }
