@@ -3,7 +3,6 @@ package gateway
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"slices"
@@ -16,12 +15,8 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/gateway/outbound"
 	"github.com/aepb/aepb-gateway/gateway/problem"
-	waits "github.com/aepb/aepb-gateway/gateway/schedule"
 	"github.com/aepb/aepb-gateway/gateway/task/execution"
 	"github.com/aepb/aepb-gateway/gateway/transport"
-	"github.com/aepb/aepb-gateway/gateway/workflow"
-	"github.com/aepb/aepb-gateway/lifecycle/schedule"
-	steps "github.com/aepb/aepb-gateway/lifecycle/workflow"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
 )
@@ -379,84 +374,4 @@ func (x *request) ownCard(m *canonical.Message) (*canonical.Message, error) {
 	}
 	m.Body = &canonical.Native{Result: card}
 	return m, nil
-}
-
-// place waits until the agent has a place for new work (R30). The scope of the request gives it back.
-func (g *Gateway) place(ctx context.Context, x *request) error {
-	if !x.needsPlace() || !g.parts.Places.Queues(x.to.Agent.Name) {
-		return nil
-	}
-	call := x.waiting(g.parts.Places.Rules())
-	if x.started {
-		priority, err := g.parts.Workflows.Priority(ctx, x.lineage.Workflow, func() steps.Prospect { return prospect(ctx, g, x) })
-		if err != nil {
-			return err
-		}
-		class, _ := schedule.ParseClass(string(priority))
-		call.Class = schedule.Effective(call.Class, class)
-	}
-	leave, waited, err := g.parts.Places.Enter(ctx, call)
-	if err != nil {
-		g.unplaced(ctx, x, err)
-		return err
-	}
-	if x.scope.place = leave; waited < degradedAfter {
-		return nil
-	}
-	if x.started && x.in.Recorded && call.Class != schedule.Critical {
-		g.degraded(ctx, x, waited)
-	}
-	if x.message.Op != canonical.OpInvoke {
-		return nil
-	}
-	return g.parts.Levels.Refusal(ctx, x.lineage.Workflow, string(x.message.Op), true) // humans may have paused it meanwhile
-}
-
-// degradedAfter is how long a call waits before that is worth a warning.
-const degradedAfter = time.Second
-
-// needsPlace reports whether a message begins work at an agent. What goes on with work that is under way has the place
-// of that work, such as the answer to a question; what listens, polls, cancels or rolls back is no work.
-func (x *request) needsPlace() bool {
-	begins := x.message.Op == canonical.OpInvoke || x.message.Op == canonical.OpNative && !x.listens()
-	goesOn := x.claim != nil || x.record != nil && x.approval == ""
-	return x.in.Call.Agent != "" && begins && !goesOn
-}
-
-// waiting is the call as it waits: in the class of the operator, or a lower one of which the caller's own tokens speak
-// (ATD, Resource Claim Format). Hints are advisory, so an unknown one changes nothing.
-func (x *request) waiting(rules waits.Rules) waits.Call {
-	agent, caller := x.to.Agent.Name, x.in.Call.Caller
-	call := waits.Call{Agent: agent, Caller: x.owner(), Class: rules.Ceiling(caller.ID, caller.Anonymous, agent)}
-	if len(x.lineage.Parents) > 0 { // else the gateway made the workflow for this call alone
-		call.Workflow = x.lineage.Workflow
-	}
-	for _, source := range x.in.Evidence.Sources {
-		hint, _ := source.Extension(ect.ExtPriority)
-		class, _ := schedule.ParseClass(hint)
-		call.Class = schedule.Effective(call.Class, class)
-	}
-	return call
-}
-
-// degraded leaves, now and then, a warning in the workflow of a call that had to wait (ATD, Unsatisfiable Resource Hints).
-func (g *Gateway) degraded(ctx context.Context, x *request, waited time.Duration) {
-	if count, due := g.parts.Places.Due(x.to.Agent.Name, "degraded"); due {
-		g.parts.Workflows.Fail(ctx, workflow.Failure{
-			Workflow: x.lineage.Workflow, Action: x.lineage.Parents, Caller: x.in.Call.Caller.ID, Holder: x.in.Holder,
-			Code: problem.CodeUnavailable, Severity: steps.SeverityWarning,
-			Description: fmt.Sprintf("it ran degraded: it waited %s for a free place at its agent, as did %d calls since the last such warning", waited.Round(time.Millisecond), count),
-		})
-	}
-}
-
-// unplaced logs now and then that critical work gave up: outside of a workflow with a start nothing else says so.
-func (g *Gateway) unplaced(ctx context.Context, x *request, err error) {
-	if _, exhausted := errors.AsType[*schedule.ExhaustedError](err); !exhausted {
-		return
-	}
-	if count, due := g.parts.Places.Due(x.to.Agent.Name, "exhausted"); due {
-		g.Logger.ErrorContext(ctx, "critical calls got no place at their agent: raise its concurrency, or call it less",
-			slog.String("agent", x.to.Agent.Name), slog.Uint64("calls", count))
-	}
 }

@@ -6,6 +6,7 @@
 //
 //	pipeline.go                      the steps of one message
 //	request.go mode.go               the message on its way, and what follows from it: values, no calls
+//	place.go                         what is asked before a message leaves: gates of a plan, a place at its agent
 //	prepare.go agent.go              what is sealed for the agent; what is sent to it and read of it
 //	settle.go                        what a failure leaves; cancellation
 //	caller.go push.go                what the caller is told, and what is kept for it; webhooks (package webhook)

@@ -200,7 +200,7 @@ func New(settings Settings, deps Deps) (*Gateway, error) {
 		Executions: g.executions, Webhooks: g.hooks, Workers: g.workers, Now: g.Now, NewID: g.NewID, Logger: g.Logger, Replica: g.instance,
 		Unwanted: func(ctx context.Context, id string) { g.parts.Approvals.Unwanted(ctx, id) },
 	}
-	if err := errors.Join(g.openWorkflows(members), g.openApprovals()); err != nil {
+	if err := errors.Join(openWorkflows(g, members), g.openApprovals()); err != nil {
 		return nil, err
 	}
 	g.tasks.Failover = task.NewFailover(task.FailoverDeps{
@@ -224,9 +224,9 @@ func New(settings Settings, deps Deps) (*Gateway, error) {
 }
 
 // openWorkflows makes what stores the plans of workflows, and what begins workflows and reads them.
-func (g *Gateway) openWorkflows(members *membership.Register) (err error) {
+func openWorkflows(g *Gateway, members *membership.Register) (err error) {
 	g.parts.Descriptors, err = descriptor.New(descriptor.Deps{
-		Entries: g.Entries, Names: g.namesOf, Operators: func() []policy.Operator { return g.settings.Load().Operators }, Now: g.Now, Logger: g.Logger,
+		Entries: g.Entries, Names: g.Directory.NamesOf, Operators: func() []policy.Operator { return g.settings.Load().Operators }, Now: g.Now, Logger: g.Logger,
 	})
 	if err != nil {
 		return err

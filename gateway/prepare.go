@@ -12,12 +12,10 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/attest"
 	"github.com/aepb/aepb-gateway/gateway/directory"
 	"github.com/aepb/aepb-gateway/gateway/mcpbridge"
-	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/routing"
 	"github.com/aepb/aepb-gateway/gateway/task/execution"
 	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/transport"
-	"github.com/aepb/aepb-gateway/lifecycle/workflow"
 	"github.com/aepb/aepb-gateway/policy/hitl"
 	"github.com/aepb/aepb-gateway/translators"
 	"github.com/aepb/aepb-gateway/translators/canonical"
@@ -205,22 +203,10 @@ func approach(ctx context.Context, g *Gateway, x *request) (along []string, err 
 			return nil, attest.Recording(err)
 		}
 	}
-	if lacks := x.to.Agent.Namespaces; x.started && lacks != nil && !slices.Contains(lacks, "atd") {
-		return nil, &problem.NoPathError{
-			From: string(x.in.Call.Wire.Binding), To: string(x.toBinding()),
-			Detail: "the workflow needs the ECT namespace atd, and the agent's capability document does not list it: send the message outside of the workflow, or have the agent list it",
-		}
+	if err := x.understood(); err != nil {
+		return nil, err
 	}
 	return along, unnamed
-}
-
-// wanted is what the caller wants of which agent, for the intent that is signed for it. Outside of a workflow with a
-// start it is not said: no descriptor has it.
-func (x *request) wanted(audience []string) attest.Work {
-	if !x.started {
-		return attest.Work{}
-	}
-	return attest.Work{Name: x.route.Called(x.message), Agent: cmp.Or(string(x.to.Agent.ID), audience[0])}
 }
 
 // intend signs what a caller without a token wants of a workflow that has a start: its message is consequential
@@ -260,7 +246,7 @@ func (g *Gateway) approve(ctx context.Context, x *request) error {
 	if x.message.Op != canonical.OpInvoke || x.in.Call.Agent == "" || repeats {
 		return nil
 	}
-	gates, err := g.gates(ctx, x)
+	gates, err := gates(ctx, g, x)
 	if err != nil || x.settings.Approvals.Empty() && x.approval == "" && len(gates) == 0 {
 		return err
 	}
@@ -276,48 +262,10 @@ func (g *Gateway) approve(ctx context.Context, x *request) error {
 	if x.in.Features.Stamper != nil {
 		m.Extensions = x.in.Features.Stamper.Unstamped(m.Extensions)
 	}
-	if workflow, ids := x.in.Evidence.Origins(); len(ids) > 0 {
-		m.Workflow = workflow
-	}
+	m.Workflow, _ = x.in.Evidence.Origins()
 	gated, err := g.parts.Approvals.Gate(ctx, x.settings.Approvals, m)
 	x.lineage, x.intended = gated.Lineage, gated.Intended
 	return err
-}
-
-// gates are the roles of approvers that the plan of the workflow demands before the message is sent.
-func (g *Gateway) gates(ctx context.Context, x *request) ([]string, error) {
-	if !x.started || x.record != nil && x.approval == "" {
-		return nil, nil
-	}
-	return g.parts.Workflows.Gates(ctx, x.lineage.Workflow, x.in.Call.Caller.ID, prospect(ctx, g, x))
-}
-
-// prospect is the step that a message begins.
-func prospect(ctx context.Context, g *Gateway, x *request) workflow.Prospect {
-	step := workflow.Prospect{Acts: []string{x.route.Called(x.message)}}
-	for _, v := range x.in.Evidence.Sources {
-		step.Task, step.Acts = v.ID(), append(step.Acts, string(v.Act()))
-	}
-	step.Agents, _ = g.namesOf(ctx, x.to.Agent.Name)
-	return step
-}
-
-// foreseen is what the translation will lose, by code.
-func (x *request) foreseen() ([]string, error) {
-	losses := x.message.Losses
-	if !x.verbatim() {
-		message := *x.message
-		_, more, err := x.to.Codec.Encode(&message, x.target(x.streams()))
-		if err != nil {
-			return nil, err
-		}
-		losses = slices.Concat(losses, more)
-	}
-	var codes []string
-	for _, loss := range losses {
-		codes = append(codes, string(loss.Code))
-	}
-	return codes, nil
 }
 
 // request translates, signs and seals the caller's message for the destination.

@@ -153,13 +153,6 @@ func failedParents(x *request) []ect.ID {
 	return x.lineage.Parents
 }
 
-func (x *request) toBinding() canonical.Binding {
-	if x.to.Codec != nil {
-		return x.to.Codec.Info().Binding
-	}
-	return x.in.Call.To
-}
-
 // finish counts the exchange, and gives back what it took. Later calls do nothing.
 func (g *Gateway) finish(ctx context.Context, x *request, err error) {
 	x.scope.close(func() {
@@ -407,26 +400,6 @@ func (p plans) Plan(ctx context.Context, name string, version int) (workflow.Bou
 
 // Names implements workflow.Plans.
 func (p plans) Names(ctx context.Context, agent string) []string {
-	names, _ := p.g.namesOf(ctx, agent)
+	names, _ := p.g.Directory.NamesOf(ctx, agent)
 	return names
-}
-
-// namesOf are what tokens call an agent of the directory, its identity first; false: there is no such agent.
-func (g *Gateway) namesOf(ctx context.Context, name string) (names []string, known bool) {
-	agent, known := g.Directory.Find(name)
-	if !known {
-		return nil, false
-	}
-	if agent.ID == "" && len(agent.Endpoints) == 0 { // its document says them
-		if resolved, err := g.Directory.Resolve(ctx, agent); err == nil {
-			agent = resolved
-		}
-	}
-	if agent.ID != "" {
-		names = append(names, string(agent.ID))
-	}
-	for _, e := range agent.Endpoints {
-		names = append(names, e.Audience(agent.Name))
-	}
-	return names, true
 }

@@ -62,10 +62,7 @@ func (s *Service) Gate(ctx context.Context, rules hitl.Rules, m Message) (Gated,
 	if err != nil {
 		return gated, err
 	}
-	demand, needed := rules.Match(facts)
-	if len(m.Gates) > 0 {
-		demand, needed = demand.And(hitl.Gate(m.Gates)), true
-	}
+	demand, needed := m.demand(rules, facts)
 	switch {
 	case m.Released != "":
 		a, err := s.Consume(ctx, m.Released, m.Call, demand.Hash)
@@ -87,6 +84,15 @@ func (s *Service) Gate(ctx context.Context, rules hitl.Rules, m Message) (Gated,
 		return gated, err
 	}
 	return s.behind(ctx, m, a)
+}
+
+// demand is what rules and the plan of the workflow demand; false: nothing.
+func (m *Message) demand(rules hitl.Rules, facts hitl.Facts) (hitl.Demand, bool) {
+	demand, needed := rules.Match(facts)
+	if len(m.Gates) == 0 {
+		return demand, needed
+	}
+	return demand.And(hitl.Gate(m.Gates)), true
 }
 
 // complete adds the digest to the call, and returns what rules are matched against.

@@ -367,3 +367,23 @@ func (d *Directory) revision(e Endpoint, v Viewer, k knowledge) string {
 	}
 	return by.Revision(k.description, v.Version, v.CanAnswer)
 }
+
+// NamesOf are what tokens call an agent, its identity first; false: there is no such agent.
+func (d *Directory) NamesOf(ctx context.Context, name string) (names []string, known bool) {
+	agent, known := d.Find(name)
+	if !known {
+		return nil, false
+	}
+	if agent.ID == "" && len(agent.Endpoints) == 0 { // its document says them
+		if resolved, err := d.Resolve(ctx, agent); err == nil {
+			agent = resolved
+		}
+	}
+	if agent.ID != "" {
+		names = append(names, string(agent.ID))
+	}
+	for _, e := range agent.Endpoints {
+		names = append(names, e.Audience(agent.Name))
+	}
+	return names, true
+}

@@ -14,8 +14,7 @@ type Token struct {
 	Node           dag.Node
 	Audience       []string
 	Caller         ect.Identity // aepb.caller
-	Unfinished     bool         // aepb.unfinished
-	Stream         string       // aepb.stream: "open", "close" or empty
+	Stream         string       // aepb.stream: "open", "close" or empty; of a reply that is a task which has not ended "task"
 	Error          string       // aepb.error
 	Losses         []string     // aepb.translation_warnings or cpat.translation_warnings
 	Severity       string       // atd.severity
@@ -50,7 +49,9 @@ func TokenOf(c ect.Claims) Token {
 		Work: Work{text(ect.ExtWork), text(ect.ExtWorkAgent)},
 	}
 	t.Reversible, _ = c.Ext.Bool(ect.ExtReversible)
-	t.Unfinished, _ = c.Ext.Bool(ect.ExtUnfinished)
+	if unfinished, _ := c.Ext.Bool(ect.ExtUnfinished); unfinished {
+		t.Stream = "task"
+	}
 	t.Description = cmp.Or(text(ect.ExtATDDescription), text(ect.ExtDescription))
 	t.Protocols.From, t.Protocols.To = cmp.Or(text(ect.ExtSourceProtocol), text(ect.ExtCPATSourceProtocol)), cmp.Or(text(ect.ExtDestProtocol), text(ect.ExtCPATDestProtocol))
 	if n, err := strconv.Atoi(string(c.Ext[ect.ExtNodeCount])); err == nil {
@@ -88,5 +89,5 @@ func (t *Token) mild() bool {
 // isCompletion reports whether a token says that a message was answered: it is that of the reply
 // of a unary exchange, or the one that closes a stream.
 func (t *Token) isCompletion() bool {
-	return t.Node.Act.Translation() && t.Node.Leg == dag.Reply && !t.Unfinished && (t.Stream == "" || t.Stream == "close")
+	return t.Node.Act.Translation() && t.Node.Leg == dag.Reply && (t.Stream == "" || t.Stream == "close")
 }

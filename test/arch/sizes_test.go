@@ -25,7 +25,7 @@ var raised = map[string]struct {
 }{
 	"gateway/config":                             {13, "each section with checks of its own has a file: all of them say mistakes at their places in one file"},
 	"gateway/server":                             {20, "the composition root: a file for each thing that it puts together, and for each protocol that needs more than a carrier"},
-	"gateway":                                    {13, "the pipeline is steps over one unexported request: a package for some of them would export the request"},
+	"gateway":                                    {14, "the pipeline is steps over one unexported request: a package for some of them would export the request"},
 	"translators/mcp":                            {20, "one reading of one protocol in four revisions: requests, events, tasks and questions share its decoder and encoder, which a package for each would export"},
 	"translators/ainp":                           {15, "one reading of one protocol: intents, events, questions and tasks share its decoder and encoder, which a package for each would export"},
 	"translators/uacp":                           {13, "one reading of one protocol: what is asked, observed, signalled and asked about tasks shares its decoder and encoder"},
