@@ -140,8 +140,12 @@ func levelStatement(before Level, next hitl.Standing, o Order) *attest.Statement
 func (l *Levels) Of(wid string) Level {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	h := l.levels[wid]
-	if due := h.Due(); !due.IsZero() && !l.now().Before(due) {
+	return l.levels[wid].at(l.now())
+}
+
+// at is how a workflow stands at a time: a pause that was not lifted has become a stop.
+func (h Level) at(now time.Time) Level {
+	if due := h.Due(); !due.IsZero() && !now.Before(due) {
 		if next, err := h.Next(hitl.StandingEvent{Step: hitl.Overdue, At: due}); err == nil {
 			h.Standing = next
 		}
@@ -152,13 +156,7 @@ func (l *Levels) Of(wid string) Level {
 // Read is how a workflow stands, as all replicas know it. Its errors are those of the store.
 func (l *Levels) Read(ctx context.Context, wid string) (Level, error) {
 	found, err := l.records.Read(ctx, state.EntryKey{Kind: KindLevel, ID: wid})
-	level := found.Value
-	if due := level.Due(); err == nil && !due.IsZero() && !l.now().Before(due) {
-		if next, err := level.Next(hitl.StandingEvent{Step: hitl.Overdue, At: due}); err == nil {
-			level.Standing = next
-		}
-	}
-	return level, recording(err)
+	return found.Value.at(l.now()), recording(err)
 }
 
 // List is the workflows that are held, as this replica knows them.
