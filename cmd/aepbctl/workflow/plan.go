@@ -220,7 +220,10 @@ func planFollowed(ctx context.Context, c *client.Client, wid string, records []a
 		if !named {
 			continue
 		}
-		version, _ := strconv.Atoi(string(claims.Ext[ect.ExtPlanVersion]))
+		version, err := strconv.Atoi(string(claims.Ext[ect.ExtPlanVersion]))
+		if err != nil { // the start names none: the gateway knows which one was the newest then
+			version = versionOf(ctx, c, wid)
+		}
 		v, err := fetchPlan(ctx, c, name, version)
 		if err != nil {
 			return nil, fmt.Errorf("the descriptor %s cannot be read: %w", name, err)
@@ -231,6 +234,16 @@ func planFollowed(ctx context.Context, c *client.Client, wid string, records []a
 		return v.read()
 	}
 	return nil, nil //nolint:nilnil // it follows none
+}
+
+// versionOf is the version of the descriptor that a workflow follows, as the gateway tells its members; 0: it tells none.
+func versionOf(ctx context.Context, c *client.Client, wid string) int {
+	body, err := c.Public(ctx, http.MethodGet, "/atd/workflows/"+url.PathEscape(wid), nil, http.StatusOK)
+	var report workflow.Report
+	if err != nil || json.Unmarshal(body, &report) != nil {
+		return 0
+	}
+	return report.Version
 }
 
 // printPlan prints the waves of a plan.
