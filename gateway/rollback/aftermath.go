@@ -294,13 +294,16 @@ func (p planner) branch(ctx context.Context, a aftermath) (undo.Branch, error) {
 			wanted[t.Node.ID] = t.Caller
 		}
 	}
-	own := func(step workflow.Step) bool {
-		if step.Kind == workflow.KindTask {
-			return step.Issuer == a.Caller
+	by := func(step workflow.Step) ect.Identity {
+		switch {
+		case step.Kind == workflow.KindTask:
+			return step.Issuer
+		case step.Issuer == p.deps.Self:
+			return wanted[step.ID]
 		}
-		return step.Issuer == p.deps.Self && wanted[step.ID] == a.Caller
+		return "" // what another gateway says of its callers is not known here
 	}
-	branch := undo.BranchOf(run, known, undo.Failure{Actions: a.Actions, Own: own, At: p.deps.Now()})
+	branch := undo.BranchOf(run, known, undo.Failure{Actions: a.Actions, Caller: a.Caller, By: by, At: p.deps.Now()})
 	branch.Stuck = slices.DeleteFunc(branch.Stuck, func(id ect.ID) bool { return known[id].Undone })
 	return branch, nil
 }

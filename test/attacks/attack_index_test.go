@@ -26,7 +26,8 @@ type attackFinding struct {
 	// id: 1 to 18 are findings of the security review (5 and 18 by their items), H1 to
 	// H8 holes that the audit of requirements tried, F1 to F19 of the trial operation.
 	// W1 to W44, and those of O, which are about access tokens, were never open: they were tried when the feature was written. X- stands
-	// before those of a later series of attacks on the built program, T before those of a review of rules per tool, tokens and credentials.
+	// before those of a later series of attacks on the built program, T before those of a review of rules per tool, tokens and credentials, C before those of a review of
+	// cascades, plans and queues.
 	id   string
 	what string // an attacker could do
 	// tests prove that it is closed: FOLDER:NAME, or the NAME alone in this folder.
@@ -276,6 +277,9 @@ var attackIndex = []attackFinding{
 	}},
 	{id: "W43", what: "learn of tools, or call them, that a rule does not offer", tests: []string{"test/stories:TestAttack_ToolsOfOthers"}},
 	{id: "W44", what: "fill the queue of an agent, so that the calls of others are refused", tests: []string{"gateway:TestAttack_QueueFilledByOneCaller"}},
+	{id: "C1", what: "have a failure of one's own undo what another caller built on the part of an agent, or what is said to be rolled back", tests: []string{
+		"lifecycle/rollback:TestAttack_WorkBuiltOnAPart", "lifecycle/rollback:TestAttack_ForgedRollbackResult",
+	}},
 	{id: "X-M1", what: "have the gateway read more large answers than it has memory for", tests: []string{
 		"TestAttack_LargeAnswersAtOnce", "gateway/transport/inflight:TestAttack_LargeRequestsOfLongStreams",
 	}},
