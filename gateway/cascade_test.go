@@ -24,9 +24,9 @@ func cascading(t *testing.T) *bookingGateway {
 }
 
 // newServed is a hotel whose gateway goes on with what has to wait.
-func newServed(t *testing.T, settings gateway.Settings) *bookingGateway {
+func newServed(t *testing.T, settings gateway.Settings, edits ...func(*gateway.Deps)) *bookingGateway {
 	t.Helper()
-	b := newBookings(t, settings)
+	b := newBookings(t, settings, edits...)
 	b.clock = time.Now
 	if err := b.TakeOver(); err != nil {
 		t.Fatal(err)

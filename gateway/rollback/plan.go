@@ -2,6 +2,7 @@ package rollback
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 
@@ -17,6 +18,9 @@ import (
 // planner plans rollbacks from what is on record.
 type planner struct{ deps Deps }
 
+// errOthers refuses the rollback of a branch upon which others have built since it was found.
+var errOthers = errors.New("rollback: work of others was built meanwhile upon what would be undone")
+
 // plan says what a rollback would do now, and which checkpoints agents know by other names.
 func (p planner) plan(ctx context.Context, o Order) (undo.Plan, map[ect.ID]ect.ID, error) {
 	if _, err := p.deps.Checkpoints.Find(ctx, o.Workflow, o.From); err != nil {
@@ -29,6 +33,9 @@ func (p planner) plan(ctx context.Context, o Order) (undo.Plan, map[ect.ID]ect.I
 	known, natives, err := p.known(ctx, o.Workflow, tokens)
 	if err != nil {
 		return undo.Plan{}, nil, err
+	}
+	if o.Follows != nil && !slices.Contains(p.branchOf(*o.Follows, run, tokens, known).Roots, o.From) {
+		return undo.Plan{}, nil, errOthers
 	}
 	r := undo.Request{From: o.From, Cascade: o.Cascade, At: p.deps.Now(), Patience: p.deps.Patience(), Retention: ect.DefaultRetention}
 	if !o.Reviewed {

@@ -109,7 +109,7 @@ func New(deps Deps) (*Service, error) {
 		return nil, err
 	}
 	after, err := aftermaths(records)
-	s := &Service{deps: deps, journals: made, says: statements{deps.Self, deps.Directory}, runs: &runs{deps: deps, all: map[string]bool{}}}
+	s := &Service{deps: deps, journals: made, says: statements{deps.Self, deps.Directory}, runs: &runs{deps: deps, all: map[string]bool{}, rest: map[string]rest{}}}
 	s.after = &follower{s, after}
 	return s, err
 }

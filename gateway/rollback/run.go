@@ -95,22 +95,51 @@ type runs struct {
 	deps Deps
 	mu   sync.Mutex
 	all  map[string]bool
+	rest map[string]rest // what has failed: it does not begin anew each second
+}
+
+// rest is until when a run that failed is left alone.
+type rest struct {
+	tries int
+	until time.Time
+}
+
+const (
+	longestRest = time.Minute
+	maxRests    = 10_000 // of more all are forgotten: they begin anew at once
+)
+
+// failed has a run rest that has failed so often; with no error it does so no more.
+func (r *runs) failed(name string, err error) {
+	if delete(r.all, name); err == nil {
+		delete(r.rest, name)
+		return
+	}
+	if len(r.rest) >= maxRests {
+		clear(r.rest)
+	}
+	tries := r.rest[name].tries
+	r.rest[name] = rest{tries + 1, r.deps.Now().Add(min(lookInterval<<min(tries, 10), longestRest) - lookInterval)}
 }
 
 // start does what has a name, once at a time. Where there is no space for that now, the next look starts it.
 func (r *runs) start(ctx context.Context, name, holder string, work func(context.Context) error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.all[name] {
+	if r.all[name] || r.deps.Now().Before(r.rest[name].until) {
 		return
 	}
 	err := r.deps.Replicas.Go(holder, func(life context.Context) {
+		err := error(nil)
 		defer func() {
 			r.mu.Lock()
 			defer r.mu.Unlock()
-			delete(r.all, name)
+			r.failed(name, err)
 		}()
-		if err := work(life); err != nil && life.Err() == nil && !errors.Is(err, errOver) && !errors.Is(err, errLooks) {
+		if err = work(life); errors.Is(err, errOver) || errors.Is(err, errLooks) {
+			err = nil
+		}
+		if err != nil && life.Err() == nil {
 			r.deps.Logger.WarnContext(life, "a rollback is interrupted: it goes on", slog.String("work", name), slog.Any("error", err))
 		}
 	})

@@ -28,6 +28,7 @@ type Order struct {
 	Cascade  bool
 	Reviewed bool         // an operator has seen the plan
 	Caller   ect.Identity // of the failure that it follows from; empty: the issuer asks for it
+	Follows  *aftermath   // the failure, whose branch the checkpoint must still begin; nil: there is none
 	Reason   string
 	Owner    string // whose share of the store it takes
 	Holder   string // in whose share its evidence counts

@@ -78,6 +78,7 @@
 //
 //	stage   event      what it changes
 //	find    found      the branch is known; undo if it has roots, else ask if something is stuck, else over
+//	find    refused    the branch is not known: the actions that failed are stuck: ask
 //	undo    requested  the request for a rollback to the first root is signed
 //	undo    restored   the first root is done; then as after found
 //	undo    broken     the roots behind the first one are stuck: ask, or over

@@ -1,0 +1,140 @@
+package gateway_test
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/aepb/aepb-gateway/ect"
+	"github.com/aepb/aepb-gateway/ect/dag"
+	"github.com/aepb/aepb-gateway/ect/ecttest"
+	"github.com/aepb/aepb-gateway/gateway"
+	"github.com/aepb/aepb-gateway/gateway/approval"
+	undo "github.com/aepb/aepb-gateway/gateway/rollback"
+	"github.com/aepb/aepb-gateway/policy"
+	"github.com/aepb/aepb-gateway/policy/hitl"
+)
+
+// books has a caller with a token of its own make a booking.
+func (b *bookingGateway) books(t *testing.T, who *ecttest.Party, guest string) {
+	t.Helper()
+	body := `{"jsonrpc":"2.0","id":7,"method":"SendMessage","params":{"message":{"messageId":"` + string(ect.NewID()) + `","role":"ROLE_USER","parts":[{"data":{"skill":"create_booking","input":{"guest":"` + guest + `"}}}]}}}`
+	token, err := who.Signer(t, time.Now).Sign(ect.Claims{
+		Audience: []string{string(b.self.ID)}, Workflow: b.wid, Act: "book", Parents: []ect.ID{b.last}, OutputHash: ect.Hash([]byte(body)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	call := b.call(body, token.Compact())
+	call.Caller.Peer = who.Peer()
+	if _, err := b.Exchange(t.Context(), call); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestAttack_WorkBuiltWhileACascadeWaits: what another caller builds on a branch after it was found, and before it is undone, is not
+// undone with it. Humans decide.
+func TestAttack_WorkBuiltWhileACascadeWaits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := cascading(t)
+		start := b.last
+		first := b.does(t, "create_booking", `{"guest":"Alan"}`)
+		b.after(start).does(t, "create_booking", `{"guest":"Ada"}`)
+		branch := b.last
+		hold := make(chan struct{})
+		b.hotel.hold = map[string]chan struct{}{"cancel_booking": hold}
+		if _, err := b.Parts().Rollbacks.Begin(t.Context(), undo.Command{From: first.ID}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		b.does(t, "pay", `{"amount":100}`)
+		synctest.Wait()
+		b.after(branch).books(t, b.server, "Grace")
+		close(hold)
+		<-time.After(5 * time.Second)
+		if !maps.Equal(b.hotel.booked, map[string]string{"b2": "Ada", "b3": "Grace"}) {
+			t.Errorf("booked are %v, the agent got %q", b.hotel.booked, b.hotel.calls)
+		}
+		b.waiting(t, hitl.Pending)
+	})
+}
+
+// TestAttack_GrantOfOneOfTwoQuestions: a workflow that waits for two answers goes on after the second grant, so that a harmless question does
+// not lift the pause of another one.
+func TestAttack_GrantOfOneOfTwoQuestions(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := cascading(t)
+		start := b.last
+		var ends []ect.ID
+		for range 2 {
+			b.after(start).does(t, "send_mail", `{"to":"Ada"}`)
+			ends = append(ends, b.last)
+		}
+		hold := make(chan struct{})
+		b.hotel.hold = map[string]chan struct{}{"pay": hold}
+		var both sync.WaitGroup
+		for _, end := range ends {
+			call := b.call(`{"jsonrpc":"2.0","id":7,"method":"SendMessage","params":{"message":{"messageId":"` + string(end) + `","role":"ROLE_USER","parts":[{"data":{"skill":"pay","input":{}}}]}}}`)
+			call.Parent = string(end)
+			both.Go(func() { _, _ = b.Exchange(t.Context(), call) })
+		}
+		synctest.Wait()
+		close(hold)
+		both.Wait()
+		<-time.After(5 * time.Second)
+		page, err := b.Parts().Approvals.List(t.Context(), approval.Query{State: hitl.Pending})
+		if err != nil || len(page.Approvals) != 2 {
+			t.Fatalf("%d approvals (%v), expected 2", len(page.Approvals), err)
+		}
+		for i, want := range []hitl.Mode{hitl.Paused, hitl.Running} {
+			view, err := b.Parts().Approvals.Show(t.Context(), page.Approvals[i].ID)
+			if err == nil {
+				_, err = b.Parts().Approvals.Decide(t.Context(), view.ID, approval.Decision{Grant: true, Approver: boss, Roles: []string{"approver"}, Shown: view.Shown, Reason: "seen"})
+			}
+			<-time.After(5 * time.Second)
+			if level := b.Parts().Levels.Of(b.wid); err != nil || level.Mode != want {
+				t.Errorf("after grant %d (%v) the workflow is %s, want %s", i+1, err, level.Mode, want)
+			}
+		}
+	})
+}
+
+// endless has a workflow that has grown beyond what is read.
+type endless struct {
+	ect.Store
+
+	full atomic.Bool
+}
+
+func (e *endless) Workflow(ctx context.Context, wid, after string, limit int) ([]ect.Record, string, error) {
+	records, next, err := e.Store.Workflow(ctx, wid, after, limit)
+	if e.full.Load() && len(records) > 0 {
+		records = slices.Repeat(records[:1], dag.MaxNodes+1)
+	}
+	return records, next, err
+}
+
+// TestAttack_FailureInAWorkflowTooLarge: a failure in a workflow that a member has filled, so that the branch of the failure cannot be
+// known, is for humans at once.
+func TestAttack_FailureInAWorkflowTooLarge(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		grown := &endless{}
+		b := newServed(t, gateway.Settings{Constraints: policy.Constraints{Cascade: policy.CascadeAlways}}, func(d *gateway.Deps) { grown.Store, d.Evidence = d.Evidence, grown })
+		b.does(t, "create_booking", `{"guest":"Ada"}`)
+		b.hotel.fail = func(string) error { grown.full.Store(true); return nil }
+		b.does(t, "pay", `{"amount":100}`)
+		<-time.After(5 * time.Second)
+		b.waiting(t, hitl.Pending)
+		if level := b.Parts().Levels.Of(b.wid); level.Mode != hitl.Paused {
+			t.Errorf("the workflow is %s", level.Mode)
+		}
+	})
+}
