@@ -16,6 +16,8 @@ import (
 	"github.com/aepb/aepb-gateway/gateway"
 	"github.com/aepb/aepb-gateway/gateway/approval"
 	undo "github.com/aepb/aepb-gateway/gateway/rollback"
+	"github.com/aepb/aepb-gateway/gateway/state"
+	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/policy/hitl"
 )
@@ -135,6 +137,50 @@ func TestAttack_FailureInAWorkflowTooLarge(t *testing.T) {
 		b.waiting(t, hitl.Pending)
 		if level := b.Parts().Levels.Of(b.wid); level.Mode != hitl.Paused {
 			t.Errorf("the workflow is %s", level.Mode)
+		}
+	})
+}
+
+// stale gives one reader of a rollback under way what it read only later.
+type stale struct {
+	store.Entries
+
+	armed atomic.Bool
+	reads atomic.Int64
+	later chan struct{}
+}
+
+func (s *stale) Get(ctx context.Context, key state.EntryKey) (state.Entry, bool, error) {
+	entry, found, err := s.Entries.Get(ctx, key)
+	if key.Kind == undo.KindUndo && s.armed.Load() && s.reads.Add(1) == 2 { // the first one looks for replicas that are gone
+		<-s.later
+	}
+	return entry, found, err
+}
+
+// TestCascade_ReadBeforeTheEnd: a look that has read a rollback as under way before it ended does not begin it anew: the agent is asked once.
+func TestCascade_ReadBeforeTheEnd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		entries := &stale{later: make(chan struct{})}
+		b := newServed(t, gateway.Settings{Constraints: policy.Constraints{Cascade: policy.CascadeAlways}}, func(d *gateway.Deps) { entries.Entries, d.Entries = d.Entries, entries })
+		b.does(t, "create_booking", `{"guest":"Ada"}`)
+		hold := make(chan struct{})
+		b.hotel.hold = map[string]chan struct{}{"cancel_booking": hold}
+		b.does(t, "pay", `{"amount":100}`)
+		synctest.Wait()
+		entries.armed.Store(true)
+		<-time.After(1500 * time.Millisecond)
+		if entries.reads.Load() != 2 {
+			t.Fatalf("the rollback was read %d times, expected 2", entries.reads.Load())
+		}
+		close(hold)
+		<-time.After(5 * time.Second)
+		close(entries.later)
+		<-time.After(5 * time.Second)
+		level := b.Parts().Levels.Of(b.wid)
+		if n := b.hotel.count("cancel_booking"); n != 1 || level.Mode == hitl.Stopped {
+			t.Errorf("the agent was asked %d times, the workflow is %s", n, level.Mode)
 		}
 	})
 }

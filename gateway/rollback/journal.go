@@ -127,12 +127,16 @@ func (s *Service) begun(ctx context.Context, workflow string) (underWay, bool, e
 }
 
 // begin writes the plan of a rollback before its first step. Its errors are errAnother while another rollback of the
-// workflow is under way, and those of [record.Machine.Decide].
+// workflow is under way, errOver if this one has ended, and those of [record.Machine.Decide].
 func (s *Service) begin(ctx context.Context, u underWay) error {
 	_, _, err := s.journals.Decide(ctx, keyOf(u.Workflow, u.Owner), func(before record.Found[underWay]) (underWay, *attest.Statement, error) {
 		switch {
 		case before.Revision == 0:
-			return u, nil, nil
+			_, ended, err := s.result(ctx, u.Workflow, u.Issuer, u.Request) // it is there before the journal is deleted
+			if err == nil && ended {
+				err = errOver
+			}
+			return u, nil, err
 		case before.Value.Issuer == u.Issuer && before.Value.Request == u.Request:
 			return before.Value, nil, record.ErrUnchanged
 		}

@@ -118,9 +118,11 @@ func (s *Service) open(ctx context.Context, o Order) error {
 			Journal: undo.Begin(plan, o.Workflow, o.Issuer, o.Request, s.deps.Replicas.Self), Digest: o.Digest, Owner: o.Owner, Holder: o.Holder, Reason: o.Reason,
 			Natives: natives, Caller: o.Caller,
 		}
-	}
-	if err := s.begin(ctx, u); err != nil {
-		return err
+		if err := s.begin(ctx, u); errors.Is(err, errOver) {
+			return nil // its result is known by now
+		} else if err != nil {
+			return err
+		}
 	}
 	switch {
 	case u.Issuer != o.Issuer || u.Request != o.Request:
