@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
@@ -17,7 +16,6 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/task/store"
 	work "github.com/aepb/aepb-gateway/gateway/workflow"
 	undo "github.com/aepb/aepb-gateway/lifecycle/rollback"
-	"github.com/aepb/aepb-gateway/lifecycle/workflow"
 	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/policy/hitl"
 )
@@ -325,39 +323,4 @@ type Question struct {
 	Asker    ect.Identity // does not decide itself
 	Gated    ect.ID       // the atd:escalate that asks, whose inp_hash is that of Content
 	Content  json.RawMessage
-}
-
-// branch finds what a failure takes with it.
-func (p planner) branch(ctx context.Context, a aftermath) (undo.Branch, error) {
-	run, tokens, err := p.deps.Workflows.Read(ctx, a.Workflow, a.Caller)
-	if err != nil {
-		return undo.Branch{}, err
-	}
-	known, _, err := p.known(ctx, a.Workflow, tokens)
-	if err != nil {
-		return undo.Branch{}, err
-	}
-	return p.branchOf(a, run, tokens, known), nil
-}
-
-// branchOf finds what a failure takes with it. A caller's word is about its own steps alone (R22).
-func (p planner) branchOf(a aftermath, run workflow.Run, tokens []workflow.Token, known map[ect.ID]undo.Known) undo.Branch {
-	wanted := map[ect.ID]ect.Identity{} // by the gateway's own tokens: for whom
-	for _, t := range tokens {
-		if t.Node.Issuer == p.deps.Self {
-			wanted[t.Node.ID] = t.Caller
-		}
-	}
-	by := func(step workflow.Step) ect.Identity {
-		switch {
-		case step.Kind == workflow.KindTask:
-			return step.Issuer
-		case step.Issuer == p.deps.Self:
-			return wanted[step.ID]
-		}
-		return "" // what another gateway says of its callers is not known here
-	}
-	branch := undo.BranchOf(run, known, undo.Failure{Actions: a.Actions, Caller: a.Caller, By: by, At: p.deps.Now()})
-	branch.Stuck = slices.DeleteFunc(branch.Stuck, func(id ect.ID) bool { return known[id].Undone })
-	return branch
 }

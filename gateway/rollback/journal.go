@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/attest"
@@ -143,18 +142,4 @@ func (s *Service) begin(ctx context.Context, u underWay) error {
 		return before.Value, nil, errAnother
 	})
 	return err
-}
-
-// saved is the result of a rollback, for the same request that comes again.
-type saved struct {
-	Digest  string          // of the bytes of the request; empty: it was saved by an earlier version, under a key with the digest
-	Result  string          // compact
-	Status  undo.Status     `json:",omitempty"` // of a rollback of the gateway's own; empty: an agent's result was relayed
-	Agent   string          `json:",omitempty"` // directory name of the agent whose result was relayed
-	Binding string          `json:",omitempty"`
-	Media   string          `json:",omitempty"`
-	Body    []byte          `json:",omitempty"`
-	Ours    []string        `json:",omitempty"` // compact
-	Steps   []undo.Progress `json:",omitempty"`
-	At      time.Time       `json:",omitzero"`
 }

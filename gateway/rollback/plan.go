@@ -47,6 +47,41 @@ func (p planner) plan(ctx context.Context, o Order) (undo.Plan, map[ect.ID]ect.I
 	return plan, natives, err
 }
 
+// branch finds what a failure takes with it.
+func (p planner) branch(ctx context.Context, a aftermath) (undo.Branch, error) {
+	run, tokens, err := p.deps.Workflows.Read(ctx, a.Workflow, a.Caller)
+	if err != nil {
+		return undo.Branch{}, err
+	}
+	known, _, err := p.known(ctx, a.Workflow, tokens)
+	if err != nil {
+		return undo.Branch{}, err
+	}
+	return p.branchOf(a, run, tokens, known), nil
+}
+
+// branchOf finds what a failure takes with it. A caller's word is about its own steps alone (R22).
+func (p planner) branchOf(a aftermath, run workflow.Run, tokens []workflow.Token, known map[ect.ID]undo.Known) undo.Branch {
+	wanted := map[ect.ID]ect.Identity{} // by the gateway's own tokens: for whom
+	for _, t := range tokens {
+		if t.Node.Issuer == p.deps.Self {
+			wanted[t.Node.ID] = t.Caller
+		}
+	}
+	by := func(step workflow.Step) ect.Identity {
+		switch {
+		case step.Kind == workflow.KindTask:
+			return step.Issuer
+		case step.Issuer == p.deps.Self:
+			return wanted[step.ID]
+		}
+		return "" // what another gateway says of its callers is not known here
+	}
+	branch := undo.BranchOf(run, known, undo.Failure{Actions: a.Actions, Caller: a.Caller, By: by, At: p.deps.Now()})
+	branch.Stuck = slices.DeleteFunc(branch.Stuck, func(id ect.ID) bool { return known[id].Undone })
+	return branch
+}
+
 // known is what is known of the checkpoints of a workflow whose tokens are on record: those that are saved here, and those
 // that agents signed and keep themselves.
 func (p planner) known(ctx context.Context, wid string, tokens []workflow.Token) (map[ect.ID]undo.Known, map[ect.ID]ect.ID, error) {

@@ -202,14 +202,6 @@ func (s *Service) keep(ctx context.Context, o Order, k saved) {
 	}
 }
 
-// readResult reads a result that was saved.
-func readResult(value []byte) (k saved, err error) {
-	if json.Unmarshal(value, &k) != nil || k.Result == "" {
-		return k, store.ErrUnreadable
-	}
-	return k, nil
-}
-
 // save keeps an answer. What cannot be saved is known at least for as long as
 // the request's token lives.
 func (s *Service) save(ctx context.Context, o Order, agent string, answer transport.Answer) {

@@ -372,17 +372,6 @@ func (s *Service) finish(ctx context.Context, u underWay) error {
 	return recording(s.deps.Entries.Delete(ctx, keyOf(j.Workflow, "")))
 }
 
-// keepResult keeps the result of a rollback in its caller's share of the store or, where that is full, in one of the workflow: else the rollback would not
-// end. first: it was not kept before.
-func keepResult(ctx context.Context, deps Deps, u underWay, value []byte) (first bool, err error) {
-	until := deps.Now().Add(resultLife)
-	_, first, err = deps.Entries.Swap(ctx, resultKey(u.Workflow, u.Issuer, u.Request, u.Owner), 0, value, until)
-	if full, ok := errors.AsType[*state.FullError](err); ok && full.Own {
-		_, first, err = deps.Entries.Swap(ctx, resultKey(u.Workflow, u.Issuer, u.Request, ""), 0, value, until)
-	}
-	return first, err
-}
-
 // hold stops the workflow of a rollback in which a step failed, and asks humans about one in which they have to deal with a step (ATD,
 // Interaction with HITL, 1 and 2).
 func (s *Service) hold(ctx context.Context, u underWay) error {

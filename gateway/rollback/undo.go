@@ -6,9 +6,7 @@ import (
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
-	"github.com/aepb/aepb-gateway/gateway/attest"
 	"github.com/aepb/aepb-gateway/gateway/problem"
-	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/worker"
 	undo "github.com/aepb/aepb-gateway/lifecycle/rollback"
 )
@@ -166,26 +164,4 @@ func (s *Service) await(ctx context.Context, o Order) (Result, error) {
 			return Result{}, &problem.WaitingError{Reason: "the rollback goes on: ask again for its result"}
 		}
 	}
-}
-
-// result reads the result of a rollback; false: there is no such result.
-func (s *Service) result(ctx context.Context, wid string, issuer ect.Identity, request ect.ID) (saved, bool, error) {
-	entry, found, err := s.deps.Entries.Get(ctx, resultKey(wid, issuer, request, ""))
-	if err != nil || !found {
-		return saved{}, false, recording(err)
-	}
-	k, err := readResult(entry.Value)
-	return k, true, err
-}
-
-func resultKey(wid string, issuer ect.Identity, request ect.ID, owner string) store.EntryKey {
-	return store.EntryKey{Kind: store.KindRollback, Group: wid, ID: ect.Hash([]byte(string(issuer) + "\x00" + string(request))), Owner: owner}
-}
-
-// recording is an error of the store as one of recording; nil stays nil.
-func recording(err error) error {
-	if err == nil {
-		return nil
-	}
-	return attest.Recording(err)
 }
