@@ -56,6 +56,7 @@ const (
 type Effects struct {
 	Begin     []ID    // have a place from now on
 	Exhausted []ID    // critical ones that gave up
+	Displaced []ID    // gave their place in a full queue to a job of a higher class
 	Refused   Refusal // of a submitted job; zero: it begins or waits
 }
 
@@ -106,7 +107,7 @@ func (p *Pool) Submit(job Job, now time.Time) Effects {
 		p.begin(job.ID, p.shareOf(job), &out)
 	case p.callers[job.Caller] >= perCaller:
 		out.Refused = CallerFull
-	case len(p.waiting) >= total:
+	case len(p.waiting) >= total && !p.displace(job.Class, now, &out):
 		out.Refused = QueueFull
 	default:
 		s := p.shareOf(job)
@@ -115,6 +116,31 @@ func (p *Pool) Submit(job Job, now time.Time) Effects {
 		p.waiting = append(p.waiting, waiter{job, s})
 	}
 	return out
+}
+
+// displace takes a job of a lower class out of a full queue: of the lowest class the one that came last, and none that has waited for the
+// longest wait. false: there is none.
+func (p *Pool) displace(class Class, now time.Time, out *Effects) bool {
+	last := -1
+	for i, w := range p.waiting {
+		if w.Class < class && now.Sub(w.Came) < p.longest() && (last < 0 || w.Class <= p.waiting[last].Class) {
+			last = i
+		}
+	}
+	if last < 0 {
+		return false
+	}
+	out.Displaced = append(out.Displaced, p.waiting[last].ID)
+	p.remove(last)
+	return true
+}
+
+// longest is the longest wait.
+func (p *Pool) longest() time.Duration {
+	if p.config.Longest <= 0 {
+		return DefaultLongest
+	}
+	return p.config.Longest
 }
 
 // Withdraw removes a job whose caller has left, whether it waits or runs. An unknown job changes nothing.
@@ -162,10 +188,7 @@ func (p *Pool) free() bool { return p.config.Places <= 0 || len(p.running) < p.c
 
 // next is the place in the queue of the job that begins next. Of equal ones the older one stands first there.
 func (p *Pool) next(now time.Time) (best int) {
-	longest := p.config.Longest
-	if longest <= 0 {
-		longest = DefaultLongest
-	}
+	longest := p.longest()
 	for i := range p.waiting {
 		w, b := &p.waiting[i], &p.waiting[best]
 		if now.Sub(w.Came) >= longest {

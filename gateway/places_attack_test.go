@@ -1,0 +1,118 @@
+package gateway_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aepb/aepb-gateway/gateway"
+	waits "github.com/aepb/aepb-gateway/gateway/schedule"
+	"github.com/aepb/aepb-gateway/gateway/transport"
+	"github.com/aepb/aepb-gateway/lifecycle/schedule"
+	"github.com/aepb/aepb-gateway/translators/mcp"
+)
+
+// TestAttack_QuestionWithoutAnAnswer: work whose agent asks in its open stream has no place while it waits for its caller, whether the agent
+// asks at once or when the work is in the background. So a caller that never answers blocks no other.
+func TestAttack_QuestionWithoutAnAnswer(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		call  string
+		after time.Duration
+	}{"at once": {called, 0}, "a promised task": {calledLater, 0}, "in the background": {calledLater, time.Second}} {
+		t.Run(name, func(t *testing.T) {
+			era(t, mcp.Legacy, map[string][]scene{calling: {{events: []string{asksInside}, after: tc.after}, {reply: result(oldHello)}}, "": {{reply: "taken"}}}, func(s *stage) {
+				t := s.t
+				s.Apply(gateway.Settings{Schedule: waits.Rules{Agents: map[string]schedule.Config{"asker": {Places: 1}}}})
+				s.ask(t, s, s.asks(invoking, tc.call))
+				<-time.After(2 * tc.after)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute/2)
+				defer cancel()
+				began := time.Now()
+				if _, err := s.Exchange(ctx, s.asks(invoking, strings.Replace(called, "m1", "m3", 1))); err != nil || time.Since(began) > 0 {
+					t.Errorf("another call: %v after %s", err, time.Since(began))
+				}
+			})
+		})
+	}
+}
+
+// TestAttack_QueueFilledByLowClasses: callers of a low class that fill the queue together do not have a critical call refused: the last
+// one of them gives way.
+func TestAttack_QueueFilledByLowClasses(t *testing.T) {
+	inQueue(t, 1, func(t *testing.T, b *queue) {
+		b.fill(t, 1)
+		refused := 0
+		for i := range 64 {
+			b.send(t.Context(), b.by(fmt.Sprint("low/", i/16), 1), func(_ transport.Answer, err error, _ time.Duration) {
+				if full, ok := errors.AsType[*schedule.FullError](err); ok && !full.Own {
+					refused++
+				}
+			})
+		}
+		b.send(t.Context(), b.by("critical/1", 9), func(_ transport.Answer, err error, took time.Duration) {
+			if err != nil || took > 2*serviceTime {
+				t.Errorf("a critical call: %v after %s", err, took)
+			}
+		})
+		b.wait(t)
+		if got := strings.Join(b.order, ""); got != "09"+strings.Repeat("1", 63) || refused != 1 {
+			t.Errorf("the agent got %s, and %d calls gave way", got, refused)
+		}
+	})
+}
+
+// TestAttack_WorkflowForEachCall: a caller that makes a workflow for each of its calls has one share at the agent, as others have.
+func TestAttack_WorkflowForEachCall(t *testing.T) {
+	inQueue(t, 2, func(t *testing.T, b *queue) {
+		b.Apply(gateway.Settings{Schedule: waits.Rules{Agents: map[string]schedule.Config{"calculator": {Places: 2}}}})
+		b.fill(t, 2)
+		done := func(_ transport.Answer, err error, _ time.Duration) {
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		for range 6 {
+			call := b.call(summing(1))
+			call.Evidence = []string{b.hinting(t, summing(1), "")}
+			b.send(t.Context(), call, done)
+		}
+		for range 2 {
+			b.send(t.Context(), b.by("other", 2), done)
+		}
+		b.wait(t)
+		slices.Sort(b.order[2:4])
+		slices.Sort(b.order[4:6])
+		if got := strings.Join(b.order, ""); got != "00121211"+"11" {
+			t.Errorf("the order is %s: expected one call of each caller at a time", got)
+		}
+	})
+}
+
+// TestPlaces_AgentCallsItself: an agent with one place that calls itself through the gateway does not wait for its own work.
+func TestPlaces_AgentCallsItself(t *testing.T) {
+	inQueue(t, 1, func(t *testing.T, b *queue) {
+		inner := b.agent.called
+		b.agent.called = func(name string, args json.RawMessage) (string, error) {
+			if strings.Contains(string(args), `"a":1`) {
+				call := b.call(summing(2))
+				call.Caller.Peer = b.server.Peer()
+				if _, err := b.Exchange(t.Context(), call); err != nil {
+					t.Errorf("the nested call: %v", err)
+				}
+			}
+			return inner(name, args)
+		}
+		b.send(t.Context(), b.by("other", 1), func(_ transport.Answer, err error, took time.Duration) {
+			if err != nil || took != 2*serviceTime {
+				t.Errorf("%v after %s", err, took)
+			}
+		})
+		b.wait(t)
+	})
+}
