@@ -184,3 +184,26 @@ func TestCascade_ReadBeforeTheEnd(t *testing.T) {
 		}
 	})
 }
+
+// crowded has no space for what follows from failures.
+type crowded struct{ store.Entries }
+
+func (c crowded) Swap(ctx context.Context, key state.EntryKey, revision uint64, value []byte, until time.Time) (uint64, bool, error) {
+	if key.Kind == undo.KindAftermath {
+		return 0, false, &state.FullError{What: "records", Own: true}
+	}
+	return c.Entries.Swap(ctx, key, revision, value, until)
+}
+
+// TestAttack_FailureWithAFullShare: a caller that has filled its share of the store leaves the errors of its steps on record all the same.
+func TestAttack_FailureWithAFullShare(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newServed(t, gateway.Settings{Constraints: policy.Constraints{Cascade: policy.CascadeAlways}}, func(d *gateway.Deps) { d.Entries = crowded{d.Entries} })
+		b.does(t, "create_booking", `{"guest":"Ada"}`)
+		b.does(t, "pay", `{"amount":100}`)
+		if tokens := b.tokensOf(t, b.wid); !slices.ContainsFunc(tokens, func(c ect.Claims) bool { return c.Act == ect.ActError }) {
+			t.Errorf("on record are %v", acts(tokens))
+		}
+	})
+}

@@ -283,8 +283,8 @@ var attackIndex = []attackFinding{
 	{id: "C2", what: "have a failure undo what another caller built after its branch was found, or lift with one grant a pause that another question holds", tests: []string{
 		"gateway:TestAttack_WorkBuiltWhileACascadeWaits", "gateway:TestAttack_GrantOfOneOfTwoQuestions",
 	}},
-	{id: "C3", what: "fill a workflow so that what follows from failures is looked for again and again, and no human decides", tests: []string{
-		"gateway:TestAttack_FailureInAWorkflowTooLarge",
+	{id: "C3", what: "fill a workflow so that what follows from failures is looked for again and again, and no human decides, or one's share of the store so that they leave no error", tests: []string{
+		"gateway:TestAttack_FailureInAWorkflowTooLarge", "gateway:TestAttack_FailureWithAFullShare",
 	}},
 	{id: "C4", what: "have a place at an agent without giving it back, more than a share of them, or before calls of a higher class", tests: []string{
 		"gateway:TestAttack_QuestionWithoutAnAnswer", "gateway:TestAttack_QueueFilledByLowClasses", "gateway:TestAttack_WorkflowForEachCall",
