@@ -22,21 +22,28 @@ import (
 	"github.com/aepb/aepb-gateway/policy/hitl"
 )
 
-// books has a caller with a token of its own make a booking.
-func (b *bookingGateway) books(t *testing.T, who *ecttest.Party, guest string) {
+// calls has a caller with a token of its own call a tool, and returns the checkpoint of the call.
+func (b *bookingGateway) calls(t *testing.T, who *ecttest.Party, tool, input string) (made ect.Claims) {
 	t.Helper()
-	body := `{"jsonrpc":"2.0","id":7,"method":"SendMessage","params":{"message":{"messageId":"` + string(ect.NewID()) + `","role":"ROLE_USER","parts":[{"data":{"skill":"create_booking","input":{"guest":"` + guest + `"}}}]}}}`
+	body := `{"jsonrpc":"2.0","id":7,"method":"SendMessage","params":{"message":{"messageId":"` + string(ect.NewID()) + `","role":"ROLE_USER","parts":[{"data":{"skill":"` + tool + `","input":` + input + `}}]}}}`
 	token, err := who.Signer(t, time.Now).Sign(ect.Claims{
-		Audience: []string{string(b.self.ID)}, Workflow: b.wid, Act: "book", Parents: []ect.ID{b.last}, OutputHash: ect.Hash([]byte(body)),
+		Audience: []string{string(b.self.ID)}, Workflow: b.wid, Act: "work", Parents: []ect.ID{b.last}, OutputHash: ect.Hash([]byte(body)),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	call := b.call(body, token.Compact())
 	call.Caller.Peer = who.Peer()
-	if _, err := b.Exchange(t.Context(), call); err != nil {
+	answer, err := b.Exchange(t.Context(), call)
+	if err != nil {
 		t.Fatal(err)
 	}
+	for _, compact := range answer.Evidence {
+		if c := claims(t, compact); c.Act == ect.ActCheckpoint {
+			made = c
+		}
+	}
+	return made
 }
 
 // TestAttack_WorkBuiltWhileACascadeWaits: what another caller builds on a branch after it was found, and before it is undone, is not
@@ -57,7 +64,7 @@ func TestAttack_WorkBuiltWhileACascadeWaits(t *testing.T) {
 		synctest.Wait()
 		b.does(t, "pay", `{"amount":100}`)
 		synctest.Wait()
-		b.after(branch).books(t, b.server, "Grace")
+		b.after(branch).calls(t, b.server, "create_booking", `{"guest":"Grace"}`)
 		close(hold)
 		<-time.After(5 * time.Second)
 		if !maps.Equal(b.hotel.booked, map[string]string{"b2": "Ada", "b3": "Grace"}) {
@@ -204,6 +211,40 @@ func TestAttack_FailureWithAFullShare(t *testing.T) {
 		b.does(t, "pay", `{"amount":100}`)
 		if tokens := b.tokensOf(t, b.wid); !slices.ContainsFunc(tokens, func(c ect.Claims) bool { return c.Act == ect.ActError }) {
 			t.Errorf("on record are %v", acts(tokens))
+		}
+	})
+}
+
+// TestAttack_QuestionUnderAUsedID: a caller that gives the request for a rollback the id of an approval that was granted for something else
+// does not have that grant count for what its rollback leaves to humans, and does not use it up.
+func TestAttack_QuestionUnderAUsedID(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newServed(t, gateway.Settings{})
+		mail, id := b.does(t, "send_mail", `{"to":"Ada"}`), ect.NewID()
+		content := []byte(`{"about":"something else"}`)
+		err := approval.Ask(t.Context(), b.Parts().Approvals, approval.Question{
+			ID: string(id), About: "other", Asker: b.server.ID, Workflow: b.wid, Gated: mail.ID, Input: ect.Hash(content), Content: content,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.decide(t, true)
+		token, err := b.caller.Signer(t, time.Now).Sign(ect.Claims{
+			ID: id, Audience: []string{string(b.self.ID)}, Workflow: b.wid, Act: ect.ActRollbackRequest, Parents: []ect.ID{mail.ID},
+			Ext: ect.Ext{ect.ExtATDReason: []byte(`"off"`), ect.ExtCascade: []byte("false")},
+		})
+		if err == nil {
+			_, err = b.rollBack(t, b.caller, token.Compact())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(5 * time.Second)
+		b.waiting(t, hitl.Pending)
+		b.waiting(t, hitl.Granted)
+		if level := b.Parts().Levels.Of(b.wid); level.Mode != hitl.Paused {
+			t.Errorf("the workflow is %s", level.Mode)
 		}
 	})
 }

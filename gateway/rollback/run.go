@@ -388,7 +388,9 @@ func (s *Service) hold(ctx context.Context, u underWay) error {
 	if len(left) == 0 {
 		return nil
 	}
-	_, err := s.after.follow(ctx, string(u.Request), aftermath{Owner: u.Owner, Holder: u.Holder, Aftermath: undo.Aftermath{
+	// Others may have used the id of the request, also for an approval.
+	id := ect.DerivedID("question after a rollback\x00" + u.Workflow + "\x00" + string(u.Issuer) + "\x00" + string(u.Request))
+	_, err := s.after.follow(ctx, string(id), aftermath{Owner: u.Owner, Holder: u.Holder, Aftermath: undo.Aftermath{
 		Workflow: u.Workflow, Cause: u.Result, Caller: cmp.Or(u.Caller, u.Issuer), Holds: true, Stage: undo.StageAsk, Stuck: left,
 	}}, nil)
 	if err != nil {

@@ -280,8 +280,9 @@ var attackIndex = []attackFinding{
 	{id: "C1", what: "have a failure of one's own undo what another caller built on the part of an agent, or what is said to be rolled back", tests: []string{
 		"lifecycle/rollback:TestAttack_WorkBuiltOnAPart", "lifecycle/rollback:TestAttack_ForgedRollbackResult",
 	}},
-	{id: "C2", what: "have a failure undo what another caller built after its branch was found, or lift with one grant a pause that another question holds", tests: []string{
+	{id: "C2", what: "have a failure undo what another caller built after its branch was found, or have a grant count for another question than its own", tests: []string{
 		"gateway:TestAttack_WorkBuiltWhileACascadeWaits", "gateway:TestAttack_GrantOfOneOfTwoQuestions",
+		"gateway:TestAttack_QuestionUnderAUsedID",
 	}},
 	{id: "C3", what: "fill a workflow so that what follows from failures is looked for again and again, and no human decides, or one's share of the store so that they leave no error", tests: []string{
 		"gateway:TestAttack_FailureInAWorkflowTooLarge", "gateway:TestAttack_FailureWithAFullShare",
