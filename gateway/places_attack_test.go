@@ -7,13 +7,16 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/aepb/aepb-gateway/gateway"
 	waits "github.com/aepb/aepb-gateway/gateway/schedule"
 	"github.com/aepb/aepb-gateway/gateway/transport"
 	"github.com/aepb/aepb-gateway/lifecycle/schedule"
+	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/translators/mcp"
 )
 
@@ -114,5 +117,33 @@ func TestPlaces_AgentCallsItself(t *testing.T) {
 			}
 		})
 		b.wait(t)
+	})
+}
+
+// TestPlaces_RollbackNeedsNone: the calls of a rollback are made while others have all places of the agent.
+func TestPlaces_RollbackNeedsNone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := cascading(t)
+		b.does(t, "create_booking", `{"guest":"Ada"}`)
+		b.Apply(gateway.Settings{Constraints: policy.Constraints{Cascade: policy.CascadeAlways}, Schedule: waits.Rules{Agents: map[string]schedule.Config{"calculator": {Places: 1}}}})
+		hold := make(chan struct{})
+		b.hotel.hold = map[string]chan struct{}{"send_mail": hold}
+		var others sync.WaitGroup
+		b.hotel.fail = func(tool string) error { // the mail gets the place that the failed payment gives back
+			if tool == "pay" {
+				call := b.call(`{"jsonrpc":"2.0","id":7,"method":"SendMessage","params":{"message":{"messageId":"m8","role":"ROLE_USER","parts":[{"data":{"skill":"send_mail","input":{}}}]}}}`)
+				others.Go(func() { _, _ = b.Exchange(t.Context(), call) })
+				<-time.After(time.Second)
+			}
+			return nil
+		}
+		b.does(t, "pay", `{"amount":100}`)
+		<-time.After(3 * time.Second)
+		if n := b.hotel.count("cancel_booking"); n != 1 {
+			t.Errorf("the agent was asked %d times to undo", n)
+		}
+		close(hold)
+		others.Wait()
 	})
 }
