@@ -248,3 +248,29 @@ func TestAttack_QuestionUnderAUsedID(t *testing.T) {
 		}
 	})
 }
+
+// TestAttack_GrantOfAnotherReason: a grant lets a workflow go on that was paused for its question, and not one that a rule about errors has
+// paused or stopped, though the same role lifts both.
+func TestAttack_GrantOfAnotherReason(t *testing.T) {
+	t.Parallel()
+	for step, mode := range map[hitl.Step]hitl.Mode{hitl.Pause: hitl.Paused, hitl.Stop: hitl.Stopped} {
+		synctest.Test(t, func(t *testing.T) {
+			b := cascading(t)
+			b.does(t, "send_mail", `{"to":"Ada"}`)
+			b.hotel.fail = func(string) error {
+				_, err := b.Parts().Levels.Set(t.Context(), b.wid, hitl.StandingEvent{Step: step, At: time.Now(), Why: "an error of severity critical", Roles: []string{"approver"}})
+				if err != nil {
+					t.Error(err)
+				}
+				return nil
+			}
+			b.does(t, "pay", `{"amount":100}`)
+			<-time.After(3 * time.Second)
+			b.decide(t, true)
+			<-time.After(3 * time.Second)
+			if level := b.Parts().Levels.Of(b.wid); level.Mode != mode {
+				t.Errorf("the workflow is %s, want %s", level.Mode, mode)
+			}
+		})
+	}
+}

@@ -266,7 +266,7 @@ func (f *follower) lift(ctx context.Context, id, wid string) error {
 	if err = errors.Join(err, failed); err != nil || waits {
 		return err
 	}
-	return f.rollbacks.deps.Notices.Humans.Lift(ctx, wid, "approval "+id)
+	return f.rollbacks.deps.Notices.Humans.Lift(ctx, wid, "approval "+id, reasonLeft)
 }
 
 // remainder is what a human sees of a checkpoint that cannot be undone.

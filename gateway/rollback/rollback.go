@@ -74,8 +74,9 @@ type Workflows interface {
 type Humans interface {
 	// Hold pauses or stops the workflow of a lineage. An event has no time. What is held as demanded stays so.
 	Hold(ctx context.Context, e hitl.StandingEvent, after attest.Lineage) error
-	// Lift lets a workflow go on that was paused for a question, after humans granted it.
-	Lift(ctx context.Context, wid, by string) error
+	// Lift lets a workflow go on that was paused for a reason, after humans granted a question about that. One that was paused or stopped
+	// for another reason stays so.
+	Lift(ctx context.Context, wid, by, why string) error
 	// Standing is how a workflow stands, as all replicas know it.
 	Standing(ctx context.Context, wid string) (hitl.Mode, error)
 	// Ask asks humans; the same question is asked once. Answer is what they answered.

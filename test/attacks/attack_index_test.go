@@ -282,7 +282,7 @@ var attackIndex = []attackFinding{
 	}},
 	{id: "C2", what: "have a failure undo what another caller built after its branch was found, or have a grant count for another question than its own", tests: []string{
 		"gateway:TestAttack_WorkBuiltWhileACascadeWaits", "gateway:TestAttack_GrantOfOneOfTwoQuestions",
-		"gateway:TestAttack_QuestionUnderAUsedID",
+		"gateway:TestAttack_QuestionUnderAUsedID", "gateway:TestAttack_GrantOfAnotherReason",
 	}},
 	{id: "C3", what: "fill a workflow so that what follows from failures is looked for again and again, and no human decides, or one's share of the store so that they leave no error", tests: []string{
 		"gateway:TestAttack_FailureInAWorkflowTooLarge", "gateway:TestAttack_FailureWithAFullShare",
