@@ -67,8 +67,8 @@ func TestAttack_WorkBuiltWhileACascadeWaits(t *testing.T) {
 		b.after(branch).calls(t, b.server, "create_booking", `{"guest":"Grace"}`)
 		close(hold)
 		<-time.After(5 * time.Second)
-		if !maps.Equal(b.hotel.booked, map[string]string{"b2": "Ada", "b3": "Grace"}) {
-			t.Errorf("booked are %v, the agent got %q", b.hotel.booked, b.hotel.calls)
+		if !maps.Equal(b.hotel.guests(), map[string]string{"b2": "Ada", "b3": "Grace"}) {
+			t.Errorf("booked are %v, the agent got %q", b.hotel.guests(), b.hotel.called())
 		}
 		b.waiting(t, hitl.Pending)
 	})
