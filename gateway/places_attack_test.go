@@ -70,31 +70,41 @@ func TestAttack_QueueFilledByLowClasses(t *testing.T) {
 	})
 }
 
-// TestAttack_WorkflowForEachCall: a caller that makes a workflow for each of its calls has one share at the agent, as others have.
+// TestAttack_WorkflowForEachCall: a caller that makes a workflow for each of its calls, with a start or without, goes before no other caller.
 func TestAttack_WorkflowForEachCall(t *testing.T) {
-	inQueue(t, 2, func(t *testing.T, b *queue) {
-		b.Apply(gateway.Settings{Schedule: waits.Rules{Agents: map[string]schedule.Config{"calculator": {Places: 2}}}})
-		b.fill(t, 2)
-		done := func(_ transport.Answer, err error, _ time.Duration) {
-			if err != nil {
-				t.Error(err)
-			}
-		}
-		for range 6 {
-			call := b.call(summing(1))
-			call.Evidence = []string{b.hinting(t, summing(1), "")}
-			b.send(t.Context(), call, done)
-		}
-		for range 2 {
-			b.send(t.Context(), b.by("other", 2), done)
-		}
-		b.wait(t)
-		slices.Sort(b.order[2:4])
-		slices.Sort(b.order[4:6])
-		if got := strings.Join(b.order, ""); got != "00121211"+"11" {
-			t.Errorf("the order is %s: expected one call of each caller at a time", got)
-		}
-	})
+	t.Parallel()
+	for name, started := range map[string]bool{"with starts": true, "without": false} {
+		t.Run(name, func(t *testing.T) {
+			inQueue(t, 2, func(t *testing.T, b *queue) {
+				b.Apply(gateway.Settings{Schedule: waits.Rules{Agents: map[string]schedule.Config{"calculator": {Places: 2}}}})
+				b.fill(t, 2)
+				done := func(_ transport.Answer, err error, _ time.Duration) {
+					if err != nil {
+						t.Error(err)
+					}
+				}
+				for range 6 {
+					call := b.call(summing(1))
+					if started {
+						_, start := b.begin(t)
+						call.Parent = string(start.ID)
+					} else {
+						call.Evidence = []string{b.hinting(t, summing(1), "")}
+					}
+					b.send(t.Context(), call, done)
+				}
+				for range 2 {
+					b.send(t.Context(), b.by("other", 2), done)
+				}
+				b.wait(t)
+				slices.Sort(b.order[2:4])
+				slices.Sort(b.order[4:6])
+				if got := strings.Join(b.order, ""); got != "00"+"12"+"12"+"1111" {
+					t.Errorf("the order is %s: expected one call of each caller at a time", got)
+				}
+			})
+		})
+	}
 }
 
 // TestPlaces_AgentCallsItself: an agent with one place that calls itself through the gateway does not wait for its own work.

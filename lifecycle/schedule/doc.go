@@ -13,6 +13,8 @@
 //	class          critical, high, normal, low
 //	base share     the job of the workflow with the fewest running jobs; a job without a workflow
 //	               counts under its caller
+//	caller         the job of the caller with the fewest running jobs, so that a caller that makes a workflow
+//	               for each of its jobs does not go before others
 //	age            the oldest job
 //
 // Within a class each workflow that waits therefore gets up to an equal share of the places, and others

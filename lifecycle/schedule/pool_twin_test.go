@@ -43,6 +43,11 @@ func (w *twin) beside(job twinJob) int {
 	})
 }
 
+// ofCaller is how many jobs of the caller of a job run.
+func (w *twin) ofCaller(job twinJob) int {
+	return w.count(func(j twinJob) bool { return j.runs && j.Caller == job.Caller })
+}
+
 func (w *twin) remove(id schedule.ID) {
 	w.jobs = slices.DeleteFunc(w.jobs, func(j twinJob) bool { return j.ID == id })
 }
@@ -72,7 +77,7 @@ func (w *twin) tick(now time.Time) (out schedule.Effects) {
 			case a.Class != b.Class:
 				return int(b.Class) - int(a.Class)
 			}
-			return w.beside(a) - w.beside(b)
+			return cmp.Or(w.beside(a)-w.beside(b), w.ofCaller(a)-w.ofCaller(b))
 		})
 		at := slices.IndexFunc(w.jobs, func(j twinJob) bool { return j.ID == waiting[0].ID })
 		w.jobs[at].runs = true
