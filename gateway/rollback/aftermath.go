@@ -122,8 +122,8 @@ func (f *follower) goOn(ctx context.Context, id, holder string) {
 // lookAgain goes on with what follows and was left by replicas that are gone, or had to wait.
 func (f *follower) lookAgain(ctx context.Context) error {
 	return each(ctx, f.rollbacks.deps.Entries, KindAftermath, func(e store.Entry) {
-		a, err := decodeAftermath(e.Value)
-		if err == nil && (a.Runner == f.rollbacks.deps.Replicas.Self || !f.rollbacks.deps.Replicas.Alive(ctx, a.Runner)) {
+		a, err := decodeAftermath(e.Value) // of what cannot be read the run says so
+		if err != nil || a.Runner == f.rollbacks.deps.Replicas.Self || !f.rollbacks.deps.Replicas.Alive(ctx, a.Runner) {
 			f.goOn(ctx, e.Key.ID, a.Holder)
 		}
 	})

@@ -66,3 +66,22 @@ func TestAttack_ForgedRollbackResult(t *testing.T) {
 		}
 	}
 }
+
+// TestAttack_CriticalNodeBegunByOthers: a member that begins a critical node with a task of its own has a human look all the same when the real
+// step is undone.
+func TestAttack_CriticalNodeBegunByOthers(t *testing.T) {
+	t.Parallel()
+	decoy := token("decoy", "transfer", callerC)
+	work := exchange(2, "p1")
+	work[0].Node.Act = "transfer"
+	run, err := workflow.New("w", slices.Concat([]workflow.Token{decoy}, exchange(1), work), []workflow.Planned{{ID: "transfer", Act: "transfer", Agents: []string{string(agentB)}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := rollback.Make(run, byID(checkpointOf("c1", "r1"), checkpointOf("c2", "r2")), rollback.Request{
+		From: "c1", Cascade: true, At: noon, Critical: func(node string) bool { return node == "transfer" },
+	})
+	if err != nil || !slices.Equal(plan.Review, []ect.ID{"c2"}) || run.StepsOf("decoy")[0].Planned != "transfer" {
+		t.Errorf("%v: a human looks at %v", err, plan.Review)
+	}
+}

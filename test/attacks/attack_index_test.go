@@ -287,6 +287,9 @@ var attackIndex = []attackFinding{
 	{id: "C3", what: "fill a workflow so that what follows from failures is looked for again and again, and no human decides, or one's share of the store so that they leave no error", tests: []string{
 		"gateway:TestAttack_FailureInAWorkflowTooLarge", "gateway:TestAttack_FailureWithAFullShare",
 	}},
+	{id: "C5", what: "begin a critical node of a plan with work of one's own, so that no human looks before the real step is undone", tests: []string{
+		"lifecycle/rollback:TestAttack_CriticalNodeBegunByOthers",
+	}},
 	{id: "C4", what: "have a place at an agent without giving it back, more than a share of them, or before calls of a higher class", tests: []string{
 		"gateway:TestAttack_QuestionWithoutAnAnswer", "gateway:TestAttack_QueueFilledByLowClasses", "gateway:TestAttack_WorkflowForEachCall",
 	}},
@@ -419,7 +422,7 @@ func findingIDs() []string {
 	for n := 1; n <= 8; n++ {
 		ids = append(ids, "H"+strconv.Itoa(n))
 	}
-	return append(ids, "F1", "F2", "F3", "F6", "F18", "F19", "N1", "N2", "N4", "N5", "N6", "N7", "N8", "W1", "W2", "W3", "W4", "W5", "W6", "W7", "W8", "W9", "W10", "W11", "W12", "W13", "W14", "W15", "W16", "W17", "W18", "W19", "W20", "W21", "W22", "W23", "W24", "W25", "W26", "W27", "W28", "W29", "W30", "W31", "W32", "W33", "W34", "W35", "W36", "W37", "W38", "W39", "W40", "W41", "W42", "W43", "W44", "C1", "C2", "C3", "C4", "X-M1", "X-B2", "X-B1", "X-E1", "X-E2", "X-R16", "X-W1", "X-P1", "X-M2", "X-L2", "X-L3", "X-L5", "X-L8", "X-R1", "X-K1", "X-S2", "X-S1", "O1", "O2", "O3", "O4", "O5", "O6", "T1", "T9", "T2", "T3", "T4", "T5", "T6", "T7", "T8")
+	return append(ids, "F1", "F2", "F3", "F6", "F18", "F19", "N1", "N2", "N4", "N5", "N6", "N7", "N8", "W1", "W2", "W3", "W4", "W5", "W6", "W7", "W8", "W9", "W10", "W11", "W12", "W13", "W14", "W15", "W16", "W17", "W18", "W19", "W20", "W21", "W22", "W23", "W24", "W25", "W26", "W27", "W28", "W29", "W30", "W31", "W32", "W33", "W34", "W35", "W36", "W37", "W38", "W39", "W40", "W41", "W42", "W43", "W44", "C1", "C2", "C3", "C5", "C4", "X-M1", "X-B2", "X-B1", "X-E1", "X-E2", "X-R16", "X-W1", "X-P1", "X-M2", "X-L2", "X-L3", "X-L5", "X-L8", "X-R1", "X-K1", "X-S2", "X-S1", "O1", "O2", "O3", "O4", "O5", "O6", "T1", "T9", "T2", "T3", "T4", "T5", "T6", "T7", "T8")
 }
 
 // attackTests are the tests of attacks in the source tree, by FOLDER:NAME.
