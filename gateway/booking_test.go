@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -90,6 +91,20 @@ func (h *hotel) call(tool string, args json.RawMessage) (string, error) {
 		return result(map[string]bool{"ok": true})
 	}
 	return failed, nil
+}
+
+// guests is what is booked.
+func (h *hotel) guests() map[string]string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return maps.Clone(h.booked)
+}
+
+// called are the calls so far.
+func (h *hotel) called() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.calls)
 }
 
 func (h *hotel) count(tool string) (n int) {

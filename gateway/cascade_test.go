@@ -24,9 +24,9 @@ func cascading(t *testing.T) *bookingGateway {
 }
 
 // newServed is a hotel whose gateway goes on with what has to wait.
-func newServed(t *testing.T, settings gateway.Settings) *bookingGateway {
+func newServed(t *testing.T, settings gateway.Settings, edits ...func(*gateway.Deps)) *bookingGateway {
 	t.Helper()
-	b := newBookings(t, settings)
+	b := newBookings(t, settings, edits...)
 	b.clock = time.Now
 	if err := b.TakeOver(); err != nil {
 		t.Fatal(err)
@@ -74,8 +74,8 @@ func TestCascade_OwnBranch(t *testing.T) {
 		b.after(fork).does(t, "create_booking", `{"guest":"Alan"}`)
 		b.after(branch).does(t, "pay", `{"amount":100}`)
 		synctest.Wait()
-		if !maps.Equal(b.hotel.booked, map[string]string{"b1": "Ada", "b3": "Alan"}) || b.hotel.count("cancel_booking") != 1 || b.hotel.count("rename_guest") != 2 {
-			t.Errorf("booked are %v, the agent got %q", b.hotel.booked, b.hotel.calls)
+		if !maps.Equal(b.hotel.guests(), map[string]string{"b1": "Ada", "b3": "Alan"}) || b.hotel.count("cancel_booking") != 1 || b.hotel.count("rename_guest") != 2 {
+			t.Errorf("booked are %v, the agent got %q", b.hotel.guests(), b.hotel.called())
 		}
 		tokens := b.tokensOf(t, b.wid)
 		failed := tokens[slices.IndexFunc(tokens, func(c ect.Claims) bool { return c.Act == ect.ActError })]
@@ -121,8 +121,8 @@ func TestCascade_WhoseWord(t *testing.T) {
 				}
 				b.pays(t, b.caller, ext)
 				synctest.Wait()
-				if undone := len(b.hotel.booked) == 0; undone != tc.undone {
-					t.Errorf("booked are %v", b.hotel.booked)
+				if undone := len(b.hotel.guests()) == 0; undone != tc.undone {
+					t.Errorf("booked are %v", b.hotel.guests())
 				}
 			})
 		})
@@ -158,8 +158,8 @@ func TestCascade_StopsAtWhatCannotBeUndone(t *testing.T) {
 			b.does(t, "create_booking", `{"guest":"Grace"}`)
 			b.does(t, "pay", `{"amount":100}`)
 			time.Sleep(3 * time.Second)
-			if !maps.Equal(b.hotel.booked, map[string]string{"b1": "Ada"}) {
-				t.Errorf("booked are %v", b.hotel.booked)
+			if !maps.Equal(b.hotel.guests(), map[string]string{"b1": "Ada"}) {
+				t.Errorf("booked are %v", b.hotel.guests())
 			}
 			if level := b.Parts().Levels.Of(b.wid); level.Mode != hitl.Paused {
 				t.Errorf("the workflow is %s", level.Mode)
@@ -174,8 +174,8 @@ func TestCascade_StopsAtWhatCannotBeUndone(t *testing.T) {
 			if level := b.Parts().Levels.Of(b.wid); level.Mode != want {
 				t.Errorf("granted %t: the workflow is %s", grant, level.Mode)
 			}
-			if len(b.hotel.booked) != 1 {
-				t.Errorf("granted %t: booked are %v", grant, b.hotel.booked)
+			if len(b.hotel.guests()) != 1 {
+				t.Errorf("granted %t: booked are %v", grant, b.hotel.guests())
 			}
 		})
 	}
@@ -192,8 +192,8 @@ func TestCascade_UnknownOutcome(t *testing.T) {
 			b.breaks(t, "send_mail", `{"to":"Ada"}`)
 			synctest.Wait()
 			b.waiting(t, hitl.Pending)
-			if paused := b.Parts().Levels.Of(b.wid).Mode == hitl.Paused; len(b.hotel.booked) != 1 || paused != (cascade != "") {
-				t.Errorf("%q: paused %t, booked are %v", cascade, paused, b.hotel.booked)
+			if paused := b.Parts().Levels.Of(b.wid).Mode == hitl.Paused; len(b.hotel.guests()) != 1 || paused != (cascade != "") {
+				t.Errorf("%q: paused %t, booked are %v", cascade, paused, b.hotel.guests())
 			}
 		})
 	}
@@ -213,8 +213,8 @@ func TestCascade_TwoRoots(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(5 * time.Second)
-		if len(b.hotel.booked) != 0 || b.hotel.count("cancel_booking") != 2 {
-			t.Errorf("booked are %v, the agent got %q", b.hotel.booked, b.hotel.calls)
+		if len(b.hotel.guests()) != 0 || b.hotel.count("cancel_booking") != 2 {
+			t.Errorf("booked are %v, the agent got %q", b.hotel.guests(), b.hotel.called())
 		}
 	})
 }
@@ -235,13 +235,13 @@ func TestCascade_WaitsForAnotherRollback(t *testing.T) {
 		synctest.Wait()
 		b.does(t, "pay", `{"amount":100}`)
 		time.Sleep(3 * time.Second)
-		if len(b.hotel.booked) != 2 {
-			t.Errorf("booked are %v", b.hotel.booked)
+		if len(b.hotel.guests()) != 2 {
+			t.Errorf("booked are %v", b.hotel.guests())
 		}
 		close(hold)
 		time.Sleep(3 * time.Second)
-		if len(b.hotel.booked) != 0 || b.hotel.count("cancel_booking") != 2 {
-			t.Errorf("booked are %v, the agent got %q", b.hotel.booked, b.hotel.calls)
+		if len(b.hotel.guests()) != 0 || b.hotel.count("cancel_booking") != 2 {
+			t.Errorf("booked are %v, the agent got %q", b.hotel.guests(), b.hotel.called())
 		}
 	})
 }
@@ -267,8 +267,8 @@ func TestAttack_CascadeIntoOthersBranches(t *testing.T) {
 			time.Sleep(3 * time.Second)
 			tokens := b.tokensOf(t, b.wid)
 			failed := slices.ContainsFunc(tokens, func(c ect.Claims) bool { return c.Act == ect.ActError })
-			if !failed || len(b.hotel.booked) != 1 || slices.ContainsFunc(tokens, func(c ect.Claims) bool { return c.Act == ect.ActRollbackRequest }) {
-				t.Errorf("attested %t: booked are %v, on record are %v", attested, b.hotel.booked, acts(tokens))
+			if !failed || len(b.hotel.guests()) != 1 || slices.ContainsFunc(tokens, func(c ect.Claims) bool { return c.Act == ect.ActRollbackRequest }) {
+				t.Errorf("attested %t: booked are %v, on record are %v", attested, b.hotel.guests(), acts(tokens))
 			}
 		})
 	}
@@ -305,8 +305,8 @@ func TestCascade_ReplicaLostAtEachWrite(t *testing.T) {
 				time.Sleep(2 * time.Minute)
 				tokens := second.tokensOf(t, second.wid)
 				failed := slices.ContainsFunc(tokens, func(c ect.Claims) bool { return c.Act == ect.ActError })
-				if failed != (len(first.hotel.booked) == 0) {
-					t.Errorf("it ended at write %d (%t): %v, booked %v, on record are %v", left, arrives, err, first.hotel.booked, acts(tokens))
+				if failed != (len(first.hotel.guests()) == 0) {
+					t.Errorf("it ended at write %d (%t): %v, booked %v, on record are %v", left, arrives, err, first.hotel.guests(), acts(tokens))
 				}
 				if failed {
 					undone++

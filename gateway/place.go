@@ -112,11 +112,13 @@ func (g *Gateway) place(ctx context.Context, x *request) error {
 const degradedAfter = time.Second
 
 // needsPlace reports whether a message begins work at an agent. What goes on with work that is under way has the place
-// of that work, such as the answer to a question; what listens, polls, cancels or rolls back is no work.
+// of that work, such as the answer to a question, and so has what an agent wants of itself: it could wait for a place that
+// it has. What listens, polls, cancels or rolls back is no work.
 func (x *request) needsPlace() bool {
 	begins := x.message.Op == canonical.OpInvoke || x.message.Op == canonical.OpNative && !x.listens()
 	goesOn := x.claim != nil || x.record != nil && x.approval == ""
-	return x.in.Call.Agent != "" && begins && !goesOn
+	nested := x.to.Agent.ID != "" && x.in.Call.Caller.ID == x.to.Agent.ID
+	return x.in.Call.Agent != "" && begins && !goesOn && !nested
 }
 
 // waiting is the call as it waits: in the class of the operator, or a lower one of which the caller's own tokens speak
@@ -124,7 +126,7 @@ func (x *request) needsPlace() bool {
 func (x *request) waiting(rules waits.Rules) waits.Call {
 	agent, caller := x.to.Agent.Name, x.in.Call.Caller
 	call := waits.Call{Agent: agent, Caller: x.owner(), Class: rules.Ceiling(caller.ID, caller.Anonymous, agent)}
-	if len(x.lineage.Parents) > 0 { // else the gateway made the workflow for this call alone
+	if x.started { // else its caller, or the gateway, may have made the workflow for this call alone
 		call.Workflow = x.lineage.Workflow
 	}
 	for _, source := range x.in.Evidence.Sources {

@@ -86,8 +86,23 @@ func inQueue(t *testing.T, concurrency int, test func(t *testing.T, b *queue), e
 			}
 		}()
 		test(t, b)
-		b.all.Wait()
+		b.wait(t)
 	})
+}
+
+// wait waits for all calls that were sent, but not for ever.
+func (b *queue) wait(t *testing.T) {
+	t.Helper()
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		b.all.Wait()
+	}()
+	select {
+	case <-over:
+	case <-time.After(24 * time.Hour):
+		t.Fatal("a call still waits after a day")
+	}
 }
 
 func summing(a int) string { return strings.Replace(addBody, `"a":1`, fmt.Sprintf(`"a":%d`, a), 1) }
@@ -142,7 +157,7 @@ func TestPlaces_OrderByClass(t *testing.T) {
 				slowest = max(slowest, took)
 			})
 		}
-		b.all.Wait()
+		b.wait(t)
 		want := strings.Repeat("0", 4) + strings.Repeat("9", 4) + strings.Repeat("3", 20) + strings.Repeat("2", 20) + strings.Repeat("1", 20)
 		if got := strings.Join(b.order, ""); got != want || refused != 0 || b.most.Load() != 4 {
 			t.Errorf("the order is\n%s, want\n%s; %d refused, %d at once", got, want, refused, b.most.Load())
@@ -171,7 +186,7 @@ func TestPlaces_ResultsDoNotDependOnHints(t *testing.T) {
 					got[i] = fmt.Sprint(strings.Contains(string(answer.Wire().Body), fmt.Sprintf(`"sum":%d`, i+2)), err)
 				})
 			}
-			b.all.Wait()
+			b.wait(t)
 			results = append(results, strings.Join(got, " "))
 		}
 		want := strings.TrimSpace(strings.Repeat("true <nil> ", 12))
@@ -215,7 +230,7 @@ func TestPlaces_CallersHintOnlyLowers(t *testing.T) {
 		b.send(t.Context(), b.by("normal", 4), nothing)
 		b.send(t.Context(), b.by("high/1", 5), nothing)
 		b.send(t.Context(), b.by("critical/1", 6), nothing)
-		b.all.Wait()
+		b.wait(t)
 		if got := strings.Join(b.order, ""); got != "0623541" {
 			t.Errorf("the order is %s: expected critical of the operator first, then high by age, normal, and the lowered call last", got)
 		}
@@ -250,7 +265,7 @@ func TestAttack_QueueFilledByOneCaller(t *testing.T) {
 			}
 		})
 		cancel() // the calls that wait leave the queue
-		b.all.Wait()
+		b.wait(t)
 		if got := strings.Join(b.order, ""); got != "02" {
 			t.Errorf("the agent got %s: calls whose callers have left are not sent", got)
 		}
@@ -301,7 +316,7 @@ func TestPlaces_ExhaustedInAWorkflow(t *testing.T) {
 				t.Errorf("after %s: %+v", took, p)
 			}
 		})
-		b.all.Wait()
+		b.wait(t)
 		b.judgeError(t, wid, "critical", workflow.Escalated)
 		if escalated.Load() != 1 {
 			t.Errorf("operators got %d notices", escalated.Load())
@@ -338,7 +353,7 @@ func TestPlaces_DegradedInAWorkflow(t *testing.T) {
 				t.Errorf("after %s: %v", took, err)
 			}
 		})
-		b.all.Wait()
+		b.wait(t)
 		b.judgeError(t, wid, "warning", workflow.Done)
 	})
 }
@@ -371,7 +386,7 @@ func TestPlaces_WorkInTheBackground(t *testing.T) {
 		b.exchange(t, b.a2aCall("CancelTask", `{"id":"`+id+`"}`))
 		synctest.Wait()
 		close(b.agent.gate)
-		b.all.Wait()
+		b.wait(t)
 		if waited != 10*time.Second+serviceTime {
 			t.Errorf("the other call took %s: expected the place when the task was canceled", waited)
 		}
@@ -401,7 +416,7 @@ func TestPlaces_StreamOfACallerThatLeft(t *testing.T) {
 			t.Errorf("%v calls wait while the work of the stream goes on, want 1", n)
 		}
 		close(b.agent.gate)
-		b.all.Wait()
+		b.wait(t)
 	})
 }
 

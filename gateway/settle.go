@@ -359,7 +359,10 @@ func (h humans) Hold(ctx context.Context, e hitl.StandingEvent, after attest.Lin
 }
 
 // Lift implements [rollback.Humans]. A workflow that is held for another reason, too, stays held.
-func (h humans) Lift(ctx context.Context, wid, by string) error {
+func (h humans) Lift(ctx context.Context, wid, by, why string) error {
+	if level, err := h.g.parts.Levels.Read(ctx, wid); err != nil || level.Mode != hitl.Paused || level.Why != why {
+		return err
+	}
 	e := hitl.StandingEvent{Step: hitl.Lift, At: h.g.Now().UTC(), By: by, Reason: "an approver accepts what cannot be undone", Roles: []string{string(policy.RoleApprover)}}
 	_, err := h.g.parts.Levels.Set(ctx, wid, e)
 	_, refused := errors.AsType[*hitl.RefusedError](err)

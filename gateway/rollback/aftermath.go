@@ -4,8 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
-	"slices"
+	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/attest"
@@ -15,13 +16,15 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/task/store"
 	work "github.com/aepb/aepb-gateway/gateway/workflow"
 	undo "github.com/aepb/aepb-gateway/lifecycle/rollback"
-	"github.com/aepb/aepb-gateway/lifecycle/workflow"
 	"github.com/aepb/aepb-gateway/policy"
 	"github.com/aepb/aepb-gateway/policy/hitl"
 )
 
 // KindAftermath is what follows from a failure or from a rollback, among the kinds of entries.
 const KindAftermath = "aftermath"
+
+// patience is how long an aftermath waits for a store, or for other rollbacks of its workflow. Then humans decide.
+const patience = 24 * time.Hour
 
 // aftermath is what follows from a failure or from a rollback, as replicas share it.
 type aftermath struct {
@@ -64,11 +67,18 @@ func aftermathKey(id, owner string) state.EntryKey {
 func aftermaths(deps record.Deps) (*record.Machine[aftermath], error) {
 	return record.New(record.Kind[aftermath]{
 		Encode: func(a aftermath) ([]byte, error) { return json.Marshal(a) },
-		Decode: func(text []byte) (a aftermath, err error) { return a, json.Unmarshal(text, &a) },
+		Decode: decodeAftermath,
 		Life:   resultLife,
 		Token:  aftermath.token,
 		Sealed: aftermath.sealed,
 	}, deps)
+}
+
+func decodeAftermath(text []byte) (a aftermath, err error) {
+	if err = json.Unmarshal(text, &a); err == nil && a.Version != undo.Version {
+		err = fmt.Errorf("rollback: what follows from a failure has the version %d, expected %d", a.Version, undo.Version)
+	}
+	return a, err
 }
 
 // follower goes on with aftermaths.
@@ -91,7 +101,7 @@ func (s *Service) Follow(ctx context.Context, f work.Failure, st attest.Statemen
 }
 
 func (f *follower) follow(ctx context.Context, id string, a aftermath, st *attest.Statement) (string, error) {
-	a.Version, a.Term, a.Runner = undo.Version, 1, f.rollbacks.deps.Replicas.Self
+	a.Version, a.Term, a.Runner, a.Until = undo.Version, 1, f.rollbacks.deps.Replicas.Self, f.rollbacks.deps.Now().Add(patience)
 	made, _, err := f.records.Decide(ctx, aftermathKey(id, a.Owner), func(before record.Found[aftermath]) (aftermath, *attest.Statement, error) {
 		if before.Revision != 0 {
 			return before.Value, nil, record.ErrUnchanged
@@ -112,8 +122,8 @@ func (f *follower) goOn(ctx context.Context, id, holder string) {
 // lookAgain goes on with what follows and was left by replicas that are gone, or had to wait.
 func (f *follower) lookAgain(ctx context.Context) error {
 	return each(ctx, f.rollbacks.deps.Entries, KindAftermath, func(e store.Entry) {
-		var a aftermath
-		if json.Unmarshal(e.Value, &a) == nil && (a.Runner == f.rollbacks.deps.Replicas.Self || !f.rollbacks.deps.Replicas.Alive(ctx, a.Runner)) {
+		a, err := decodeAftermath(e.Value) // of what cannot be read the run says so
+		if err != nil || a.Runner == f.rollbacks.deps.Replicas.Self || !f.rollbacks.deps.Replicas.Alive(ctx, a.Runner) {
 			f.goOn(ctx, e.Key.ID, a.Holder)
 		}
 	})
@@ -167,6 +177,10 @@ func (f *follower) next(ctx context.Context, id string, a aftermath) (undo.After
 	switch a.Stage {
 	case undo.StageFind:
 		branch, err := planner{f.rollbacks.deps}.branch(ctx, a)
+		if err != nil && ctx.Err() == nil && (f.overdue(a) || !passes(err)) {
+			f.refuse(ctx, a, err)
+			return undo.AftermathEvent{Kind: undo.Refused}, nil, nil
+		}
 		return undo.AftermathEvent{Kind: undo.Found, Branch: branch}, nil, err
 	case undo.StageUndo:
 		if a.Request == "" {
@@ -187,7 +201,7 @@ func (f *follower) next(ctx context.Context, id string, a aftermath) (undo.After
 		}
 		switch {
 		case granted && a.Holds:
-			err = f.rollbacks.deps.Notices.Humans.Lift(ctx, a.Workflow, "approval "+id)
+			err = f.lift(ctx, id, a.Workflow)
 		case !granted:
 			err = f.rollbacks.deps.Notices.Humans.Hold(ctx, hitl.StandingEvent{Step: hitl.Stop, Why: "humans did not accept what cannot be undone"}, attest.After(a.Call))
 		}
@@ -203,7 +217,7 @@ func (f *follower) cascade(ctx context.Context, a aftermath) (undo.AftermathKind
 	}
 	o := Order{
 		Workflow: a.Workflow, From: a.Roots[0], Issuer: f.rollbacks.deps.Self, Request: claims.ID, Digest: ect.Hash([]byte(a.Request)), Cascade: true,
-		Reason: cascadeReason, Caller: a.Caller, Owner: a.Owner, Holder: a.Holder,
+		Reason: cascadeReason, Caller: a.Caller, Owner: a.Owner, Holder: a.Holder, Follows: &a,
 	}
 	r, done, err := f.rollbacks.done(ctx, o)
 	switch {
@@ -215,11 +229,44 @@ func (f *follower) cascade(ctx context.Context, a aftermath) (undo.AftermathKind
 		return undo.Broken, nil
 	}
 	err = f.rollbacks.open(ctx, o)
-	if _, wait := errors.AsType[*problem.WaitingError](err); wait || err == nil || isRecording(err) || ctx.Err() != nil {
+	if err == nil || ctx.Err() != nil || passes(err) && !f.overdue(a) {
 		return "", nil // another look says how it stands
 	}
-	f.rollbacks.deps.Logger.WarnContext(ctx, "a failure cannot be rolled back: humans decide", slog.String("wid", a.Workflow), slog.String("checkpoint", string(o.From)), slog.Any("error", err))
+	f.refuse(ctx, a, err)
 	return undo.Refused, nil
+}
+
+// passes reports whether an error passes by itself: the store is away, or another rollback of the workflow goes on.
+func passes(err error) bool {
+	_, wait := errors.AsType[*problem.WaitingError](err)
+	return wait || isRecording(err)
+}
+
+// overdue reports whether an aftermath has waited for too long. One of an earlier version has no such time.
+func (f *follower) overdue(a aftermath) bool {
+	return !a.Until.IsZero() && !f.rollbacks.deps.Now().Before(a.Until)
+}
+
+// refuse says why humans decide instead.
+func (f *follower) refuse(ctx context.Context, a aftermath, err error) {
+	f.rollbacks.deps.Logger.WarnContext(ctx, "a failure cannot be rolled back: humans decide", slog.String("wid", a.Workflow), slog.Any("error", err))
+}
+
+// lift lets a workflow go on after a grant, unless another question holds it, too: the last grant lifts the pause.
+func (f *follower) lift(ctx context.Context, id, wid string) error {
+	waits, failed := false, error(nil)
+	err := each(ctx, f.rollbacks.deps.Entries, KindAftermath, func(e store.Entry) {
+		a, err := decodeAftermath(e.Value)
+		if err != nil || e.Key.ID == id || a.Workflow != wid || !a.Holds || a.Stage != undo.StageAnswer {
+			return
+		}
+		granted, _, err := f.rollbacks.deps.Notices.Humans.Answer(ctx, e.Key.ID)
+		waits, failed = waits || !granted, errors.Join(failed, err)
+	})
+	if err = errors.Join(err, failed); err != nil || waits {
+		return err
+	}
+	return f.rollbacks.deps.Notices.Humans.Lift(ctx, wid, "approval "+id, reasonLeft)
 }
 
 // remainder is what a human sees of a checkpoint that cannot be undone.
@@ -276,31 +323,4 @@ type Question struct {
 	Asker    ect.Identity // does not decide itself
 	Gated    ect.ID       // the atd:escalate that asks, whose inp_hash is that of Content
 	Content  json.RawMessage
-}
-
-// branch finds what a failure takes with it. A caller's word is about its own steps alone (R22).
-func (p planner) branch(ctx context.Context, a aftermath) (undo.Branch, error) {
-	run, tokens, err := p.deps.Workflows.Read(ctx, a.Workflow, a.Caller)
-	if err != nil {
-		return undo.Branch{}, err
-	}
-	known, _, err := p.known(ctx, a.Workflow, tokens)
-	if err != nil {
-		return undo.Branch{}, err
-	}
-	wanted := map[ect.ID]ect.Identity{} // by the gateway's own tokens: for whom
-	for _, t := range tokens {
-		if t.Node.Issuer == p.deps.Self {
-			wanted[t.Node.ID] = t.Caller
-		}
-	}
-	own := func(step workflow.Step) bool {
-		if step.Kind == workflow.KindTask {
-			return step.Issuer == a.Caller
-		}
-		return step.Issuer == p.deps.Self && wanted[step.ID] == a.Caller
-	}
-	branch := undo.BranchOf(run, known, undo.Failure{Actions: a.Actions, Own: own, At: p.deps.Now()})
-	branch.Stuck = slices.DeleteFunc(branch.Stuck, func(id ect.ID) bool { return known[id].Undone })
-	return branch, nil
 }

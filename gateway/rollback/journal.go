@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/attest"
@@ -127,30 +126,20 @@ func (s *Service) begun(ctx context.Context, workflow string) (underWay, bool, e
 }
 
 // begin writes the plan of a rollback before its first step. Its errors are errAnother while another rollback of the
-// workflow is under way, and those of [record.Machine.Decide].
+// workflow is under way, errOver if this one has ended, and those of [record.Machine.Decide].
 func (s *Service) begin(ctx context.Context, u underWay) error {
 	_, _, err := s.journals.Decide(ctx, keyOf(u.Workflow, u.Owner), func(before record.Found[underWay]) (underWay, *attest.Statement, error) {
 		switch {
 		case before.Revision == 0:
-			return u, nil, nil
+			_, ended, err := s.result(ctx, u.Workflow, u.Issuer, u.Request) // it is there before the journal is deleted
+			if err == nil && ended {
+				err = errOver
+			}
+			return u, nil, err
 		case before.Value.Issuer == u.Issuer && before.Value.Request == u.Request:
 			return before.Value, nil, record.ErrUnchanged
 		}
 		return before.Value, nil, errAnother
 	})
 	return err
-}
-
-// saved is the result of a rollback, for the same request that comes again.
-type saved struct {
-	Digest  string          // of the bytes of the request; empty: it was saved by an earlier version, under a key with the digest
-	Result  string          // compact
-	Status  undo.Status     `json:",omitempty"` // of a rollback of the gateway's own; empty: an agent's result was relayed
-	Agent   string          `json:",omitempty"` // directory name of the agent whose result was relayed
-	Binding string          `json:",omitempty"`
-	Media   string          `json:",omitempty"`
-	Body    []byte          `json:",omitempty"`
-	Ours    []string        `json:",omitempty"` // compact
-	Steps   []undo.Progress `json:",omitempty"`
-	At      time.Time       `json:",omitzero"`
 }

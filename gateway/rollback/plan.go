@@ -2,6 +2,7 @@ package rollback
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 
@@ -17,6 +18,9 @@ import (
 // planner plans rollbacks from what is on record.
 type planner struct{ deps Deps }
 
+// errOthers refuses the rollback of a branch upon which others have built since it was found.
+var errOthers = errors.New("rollback: work of others was built meanwhile upon what would be undone")
+
 // plan says what a rollback would do now, and which checkpoints agents know by other names.
 func (p planner) plan(ctx context.Context, o Order) (undo.Plan, map[ect.ID]ect.ID, error) {
 	if _, err := p.deps.Checkpoints.Find(ctx, o.Workflow, o.From); err != nil {
@@ -30,6 +34,9 @@ func (p planner) plan(ctx context.Context, o Order) (undo.Plan, map[ect.ID]ect.I
 	if err != nil {
 		return undo.Plan{}, nil, err
 	}
+	if o.Follows != nil && !slices.Contains(p.branchOf(*o.Follows, run, tokens, known).Roots, o.From) {
+		return undo.Plan{}, nil, errOthers
+	}
 	r := undo.Request{From: o.From, Cascade: o.Cascade, At: p.deps.Now(), Patience: p.deps.Patience(), Retention: ect.DefaultRetention}
 	if !o.Reviewed {
 		if r.Critical, err = p.deps.Workflows.Critical(ctx, o.Workflow); err != nil {
@@ -38,6 +45,41 @@ func (p planner) plan(ctx context.Context, o Order) (undo.Plan, map[ect.ID]ect.I
 	}
 	plan, err := undo.Make(run, known, r)
 	return plan, natives, err
+}
+
+// branch finds what a failure takes with it.
+func (p planner) branch(ctx context.Context, a aftermath) (undo.Branch, error) {
+	run, tokens, err := p.deps.Workflows.Read(ctx, a.Workflow, a.Caller)
+	if err != nil {
+		return undo.Branch{}, err
+	}
+	known, _, err := p.known(ctx, a.Workflow, tokens)
+	if err != nil {
+		return undo.Branch{}, err
+	}
+	return p.branchOf(a, run, tokens, known), nil
+}
+
+// branchOf finds what a failure takes with it. A caller's word is about its own steps alone (R22).
+func (p planner) branchOf(a aftermath, run workflow.Run, tokens []workflow.Token, known map[ect.ID]undo.Known) undo.Branch {
+	wanted := map[ect.ID]ect.Identity{} // by the gateway's own tokens: for whom
+	for _, t := range tokens {
+		if t.Node.Issuer == p.deps.Self {
+			wanted[t.Node.ID] = t.Caller
+		}
+	}
+	by := func(step workflow.Step) ect.Identity {
+		switch {
+		case step.Kind == workflow.KindTask:
+			return step.Issuer
+		case step.Issuer == p.deps.Self:
+			return wanted[step.ID]
+		}
+		return "" // what another gateway says of its callers is not known here
+	}
+	branch := undo.BranchOf(run, known, undo.Failure{Actions: a.Actions, Caller: a.Caller, By: by, At: p.deps.Now()})
+	branch.Stuck = slices.DeleteFunc(branch.Stuck, func(id ect.ID) bool { return known[id].Undone })
+	return branch
 }
 
 // known is what is known of the checkpoints of a workflow whose tokens are on record: those that are saved here, and those

@@ -74,8 +74,9 @@ type Workflows interface {
 type Humans interface {
 	// Hold pauses or stops the workflow of a lineage. An event has no time. What is held as demanded stays so.
 	Hold(ctx context.Context, e hitl.StandingEvent, after attest.Lineage) error
-	// Lift lets a workflow go on that was paused for a question, after humans granted it.
-	Lift(ctx context.Context, wid, by string) error
+	// Lift lets a workflow go on that was paused for a reason, after humans granted a question about that. One that was paused or stopped
+	// for another reason stays so.
+	Lift(ctx context.Context, wid, by, why string) error
 	// Standing is how a workflow stands, as all replicas know it.
 	Standing(ctx context.Context, wid string) (hitl.Mode, error)
 	// Ask asks humans; the same question is asked once. Answer is what they answered.
@@ -109,7 +110,7 @@ func New(deps Deps) (*Service, error) {
 		return nil, err
 	}
 	after, err := aftermaths(records)
-	s := &Service{deps: deps, journals: made, says: statements{deps.Self, deps.Directory}, runs: &runs{deps: deps, all: map[string]bool{}}}
+	s := &Service{deps: deps, journals: made, says: statements{deps.Self, deps.Directory}, runs: &runs{deps: deps, all: map[string]bool{}, rest: map[string]rest{}}}
 	s.after = &follower{s, after}
 	return s, err
 }
@@ -200,14 +201,6 @@ func (s *Service) keep(ctx context.Context, o Order, k saved) {
 	if err != nil {
 		s.deps.Logger.WarnContext(ctx, "the answer to a rollback is not saved", slog.Any("error", err))
 	}
-}
-
-// readResult reads a result that was saved.
-func readResult(value []byte) (k saved, err error) {
-	if json.Unmarshal(value, &k) != nil || k.Result == "" {
-		return k, store.ErrUnreadable
-	}
-	return k, nil
 }
 
 // save keeps an answer. What cannot be saved is known at least for as long as

@@ -95,22 +95,51 @@ type runs struct {
 	deps Deps
 	mu   sync.Mutex
 	all  map[string]bool
+	rest map[string]rest // what has failed: it does not begin anew each second
+}
+
+// rest is until when a run that failed is left alone.
+type rest struct {
+	tries int
+	until time.Time
+}
+
+const (
+	longestRest = time.Minute
+	maxRests    = 10_000 // of more all are forgotten: they begin anew at once
+)
+
+// failed has a run rest that has failed so often; with no error it does so no more.
+func (r *runs) failed(name string, err error) {
+	if delete(r.all, name); err == nil {
+		delete(r.rest, name)
+		return
+	}
+	if len(r.rest) >= maxRests {
+		clear(r.rest)
+	}
+	tries := r.rest[name].tries
+	r.rest[name] = rest{tries + 1, r.deps.Now().Add(min(lookInterval<<min(tries, 10), longestRest) - lookInterval)}
 }
 
 // start does what has a name, once at a time. Where there is no space for that now, the next look starts it.
 func (r *runs) start(ctx context.Context, name, holder string, work func(context.Context) error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.all[name] {
+	if r.all[name] || r.deps.Now().Before(r.rest[name].until) {
 		return
 	}
 	err := r.deps.Replicas.Go(holder, func(life context.Context) {
+		err := error(nil)
 		defer func() {
 			r.mu.Lock()
 			defer r.mu.Unlock()
-			delete(r.all, name)
+			r.failed(name, err)
 		}()
-		if err := work(life); err != nil && life.Err() == nil && !errors.Is(err, errOver) && !errors.Is(err, errLooks) {
+		if err = work(life); errors.Is(err, errOver) || errors.Is(err, errLooks) {
+			err = nil
+		}
+		if err != nil && life.Err() == nil {
 			r.deps.Logger.WarnContext(life, "a rollback is interrupted: it goes on", slog.String("work", name), slog.Any("error", err))
 		}
 	})
@@ -343,17 +372,6 @@ func (s *Service) finish(ctx context.Context, u underWay) error {
 	return recording(s.deps.Entries.Delete(ctx, keyOf(j.Workflow, "")))
 }
 
-// keepResult keeps the result of a rollback in its caller's share of the store or, where that is full, in one of the workflow: else the rollback would not
-// end. first: it was not kept before.
-func keepResult(ctx context.Context, deps Deps, u underWay, value []byte) (first bool, err error) {
-	until := deps.Now().Add(resultLife)
-	_, first, err = deps.Entries.Swap(ctx, resultKey(u.Workflow, u.Issuer, u.Request, u.Owner), 0, value, until)
-	if full, ok := errors.AsType[*state.FullError](err); ok && full.Own {
-		_, first, err = deps.Entries.Swap(ctx, resultKey(u.Workflow, u.Issuer, u.Request, ""), 0, value, until)
-	}
-	return first, err
-}
-
 // hold stops the workflow of a rollback in which a step failed, and asks humans about one in which they have to deal with a step (ATD,
 // Interaction with HITL, 1 and 2).
 func (s *Service) hold(ctx context.Context, u underWay) error {
@@ -370,7 +388,9 @@ func (s *Service) hold(ctx context.Context, u underWay) error {
 	if len(left) == 0 {
 		return nil
 	}
-	_, err := s.after.follow(ctx, string(u.Request), aftermath{Owner: u.Owner, Holder: u.Holder, Aftermath: undo.Aftermath{
+	// Others may have used the id of the request, also for an approval.
+	id := ect.DerivedID("question after a rollback\x00" + u.Workflow + "\x00" + string(u.Issuer) + "\x00" + string(u.Request))
+	_, err := s.after.follow(ctx, string(id), aftermath{Owner: u.Owner, Holder: u.Holder, Aftermath: undo.Aftermath{
 		Workflow: u.Workflow, Cause: u.Result, Caller: cmp.Or(u.Caller, u.Issuer), Holds: true, Stage: undo.StageAsk, Stuck: left,
 	}}, nil)
 	if err != nil {

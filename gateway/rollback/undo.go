@@ -6,9 +6,7 @@ import (
 	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
-	"github.com/aepb/aepb-gateway/gateway/attest"
 	"github.com/aepb/aepb-gateway/gateway/problem"
-	"github.com/aepb/aepb-gateway/gateway/task/store"
 	"github.com/aepb/aepb-gateway/gateway/worker"
 	undo "github.com/aepb/aepb-gateway/lifecycle/rollback"
 )
@@ -28,6 +26,7 @@ type Order struct {
 	Cascade  bool
 	Reviewed bool         // an operator has seen the plan
 	Caller   ect.Identity // of the failure that it follows from; empty: the issuer asks for it
+	Follows  *aftermath   // the failure, whose branch the checkpoint must still begin; nil: there is none
 	Reason   string
 	Owner    string // whose share of the store it takes
 	Holder   string // in whose share its evidence counts
@@ -117,9 +116,11 @@ func (s *Service) open(ctx context.Context, o Order) error {
 			Journal: undo.Begin(plan, o.Workflow, o.Issuer, o.Request, s.deps.Replicas.Self), Digest: o.Digest, Owner: o.Owner, Holder: o.Holder, Reason: o.Reason,
 			Natives: natives, Caller: o.Caller,
 		}
-	}
-	if err := s.begin(ctx, u); err != nil {
-		return err
+		if err := s.begin(ctx, u); errors.Is(err, errOver) {
+			return nil // its result is known by now
+		} else if err != nil {
+			return err
+		}
 	}
 	switch {
 	case u.Issuer != o.Issuer || u.Request != o.Request:
@@ -163,26 +164,4 @@ func (s *Service) await(ctx context.Context, o Order) (Result, error) {
 			return Result{}, &problem.WaitingError{Reason: "the rollback goes on: ask again for its result"}
 		}
 	}
-}
-
-// result reads the result of a rollback; false: there is no such result.
-func (s *Service) result(ctx context.Context, wid string, issuer ect.Identity, request ect.ID) (saved, bool, error) {
-	entry, found, err := s.deps.Entries.Get(ctx, resultKey(wid, issuer, request, ""))
-	if err != nil || !found {
-		return saved{}, false, recording(err)
-	}
-	k, err := readResult(entry.Value)
-	return k, true, err
-}
-
-func resultKey(wid string, issuer ect.Identity, request ect.ID, owner string) store.EntryKey {
-	return store.EntryKey{Kind: store.KindRollback, Group: wid, ID: ect.Hash([]byte(string(issuer) + "\x00" + string(request))), Owner: owner}
-}
-
-// recording is an error of the store as one of recording; nil stays nil.
-func recording(err error) error {
-	if err == nil {
-		return nil
-	}
-	return attest.Recording(err)
 }

@@ -8,7 +8,8 @@
 // ends or another replica follows it. The scheduler of each replica has places of its own: an agent gets at most
 // concurrency calls per replica.
 //
-// What continues work needs no place, such as the answer to a question: it could wait for a place that its own work has.
+// What continues work needs no place, such as the answer to a question or a call of the agent to itself: it could wait
+// for a place that its own work has.
 // A task that is answered with a question gives its place back, so that callers that never answer block no other; what
 // follows the answer has none, and an agent that asks may get some calls more than its concurrency.
 //

@@ -177,6 +177,11 @@ func (s *Scheduler) carryOut(a *agent, effects schedule.Effects) {
 		a.waiting[id] <- &schedule.ExhaustedError{Agent: a.name}
 		delete(a.waiting, id)
 	}
+	for _, id := range effects.Displaced {
+		s.deps.Metrics.NoPlace(a.name, ReasonQueue)
+		a.waiting[id] <- &schedule.FullError{Agent: a.name}
+		delete(a.waiting, id)
+	}
 	if waiting, running := a.pool.Len(); waiting == 0 && running == 0 && s.agents[a.name] == a {
 		delete(s.agents, a.name)
 	}

@@ -4,12 +4,14 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"slices"
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/attest"
 	"github.com/aepb/aepb-gateway/gateway/problem"
+	"github.com/aepb/aepb-gateway/gateway/state"
 	"github.com/aepb/aepb-gateway/lifecycle/workflow"
 )
 
@@ -112,11 +114,16 @@ func (s *Service) Fail(ctx context.Context, f Failure) {
 	statement := attest.Statement{
 		Act: ect.ActError, Lineage: attest.Lineage{Workflow: f.Workflow, Parents: f.Action}, Audience: []string{string(f.Caller)}, Ext: ext, Holder: f.Holder,
 	}
-	state := s.deps.Evidence.State
+	record := s.deps.Evidence.State
 	if f.Lasts() {
-		state = func(ctx context.Context, st attest.Statement) (string, error) { return s.deps.Follow(ctx, f, st) }
+		record = func(ctx context.Context, st attest.Statement) (string, error) { return s.deps.Follow(ctx, f, st) }
 	}
-	compact, err := state(ctx, statement)
+	compact, err := record(ctx, statement)
+	if _, full := errors.AsType[*state.FullError](err); full && f.Lasts() { // a caller does not hide its failures by filling its share
+		s.deps.Logger.ErrorContext(ctx, "nothing follows from the error of a step of a workflow: its caller's share of the store is full",
+			slog.String("wid", f.Workflow), slog.String("caller", string(f.Caller)))
+		compact, err = s.deps.Evidence.State(ctx, statement)
+	}
 	if err == nil && severity.Escalates() {
 		err = s.escalate(ctx, f, compact)
 	}

@@ -2,6 +2,7 @@ package rollback
 
 import (
 	"slices"
+	"time"
 
 	"github.com/aepb/aepb-gateway/ect"
 )
@@ -29,8 +30,9 @@ type Aftermath struct {
 	Caller   ect.Identity `json:"caller"`            // of what failed; of a rollback, who asked for it
 	Holds    bool         `json:"holds,omitempty"`   // the workflow is paused until humans have answered
 	Stage    Stage        `json:"stage"`
+	Until    time.Time    `json:"until,omitzero"`  // what has not begun by then is left to humans
 	Roots    []ect.ID     `json:"roots,omitempty"` // checkpoints to roll back to
-	Stuck    []ect.ID     `json:"stuck,omitempty"` // checkpoints that humans have to deal with
+	Stuck    []ect.ID     `json:"stuck,omitempty"` // checkpoints that humans have to deal with; actions where the branch is not known
 	Request  string       `json:"request,omitempty"`
 	Call     string       `json:"call,omitempty"` // compact token of the atd:escalate that asks humans
 }
@@ -51,7 +53,7 @@ const (
 	Requested AftermathKind = "requested" // the request for the first root is signed
 	Restored  AftermathKind = "restored"  // the rollback to the first root completed
 	Broken    AftermathKind = "broken"    // the rollback to the first root ended otherwise, and said to humans why
-	Refused   AftermathKind = "refused"   // there is no rollback to the first root
+	Refused   AftermathKind = "refused"   // the branch is not known, or there is no rollback to the first root
 	Called    AftermathKind = "called"    // the atd:escalate is signed
 	Opened    AftermathKind = "opened"    // the approval is open: humans can answer
 	Answered  AftermathKind = "answered"  // they answered, or did not in time
@@ -59,11 +61,12 @@ const (
 
 // aftermathSteps are what events change, by stage. A step that returns false does not fit.
 var aftermathSteps = map[Stage]map[AftermathKind]func(a *Aftermath, e AftermathEvent) bool{
-	StageFind: {Found: func(a *Aftermath, e AftermathEvent) bool {
-		a.Roots, a.Stuck = slices.Clone(e.Branch.Roots), slices.Clone(e.Branch.Stuck)
-		a.Stage = a.after()
-		return true
-	}},
+	StageFind: {
+		Found: func(a *Aftermath, e AftermathEvent) bool {
+			return a.rolledBack(slices.Clone(e.Branch.Roots), e.Branch.Stuck)
+		},
+		Refused: func(a *Aftermath, _ AftermathEvent) bool { return a.rolledBack(nil, a.Actions) },
+	},
 	StageUndo: {
 		Requested: func(a *Aftermath, e AftermathEvent) bool {
 			fits := a.Request == "" && isToken(e.Token)
@@ -85,7 +88,7 @@ var aftermathSteps = map[Stage]map[AftermathKind]func(a *Aftermath, e AftermathE
 	StageAnswer: {Answered: func(a *Aftermath, _ AftermathEvent) bool { a.Stage = StageOver; return true }},
 }
 
-// rolledBack ends the rollback to the first root: roots are left to roll back to, and stuck are left to humans besides.
+// rolledBack ends what was due: roots are left to roll back to, and stuck are left to humans besides.
 func (a *Aftermath) rolledBack(roots, stuck []ect.ID) bool {
 	a.Request, a.Roots, a.Stuck = "", roots, slices.Concat(a.Stuck, stuck)
 	a.Stage = a.after()

@@ -1,6 +1,7 @@
 package rollback
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -16,15 +17,16 @@ type Branch struct {
 
 // Failure is an action that failed.
 type Failure struct {
-	Actions []ect.ID                 // the tokens of what failed
-	Own     func(workflow.Step) bool // whether a step is of the caller whose action failed: nothing else is undone
-	At      time.Time                // a checkpoint that has ended by then cannot be undone
+	Actions []ect.ID                         // the tokens of what failed
+	Caller  ect.Identity                     // whose action failed: nothing else is undone
+	By      func(workflow.Step) ect.Identity // who made a step, or wanted it; empty: it is not known
+	At      time.Time                        // a checkpoint that has ended by then cannot be undone
 }
 
 // BranchOf finds the branch of a failure, in time that is linear in tokens, parents and checkpoints, but for sorting.
 func BranchOf(run workflow.Run, checkpoints map[ect.ID]Known, f Failure) Branch {
 	b := brancher{
-		planner: newPlanner(run, checkpoints), failure: f, failed: map[ect.ID]bool{}, part: map[ect.ID]bool{}, holds: map[ect.ID][]ect.ID{},
+		planner: newPlanner(run, checkpoints), failure: f, failed: map[ect.ID]bool{}, part: map[ect.ID]bool{}, doers: map[ect.ID]map[ect.Identity]bool{}, holds: map[ect.ID][]ect.ID{},
 		shared: map[ect.ID]bool{}, free: map[ect.ID]bool{}, in: map[ect.ID]bool{},
 	}
 	b.attach()
@@ -62,12 +64,13 @@ type brancher struct {
 	*planner
 
 	failure Failure
-	failed  map[ect.ID]bool     // steps that failed
-	part    map[ect.ID]bool     // tokens that are a part of the work of a step above them, and are not built on it
-	holds   map[ect.ID][]ect.ID // of a step: the checkpoints that hold its work and are not undone
-	shared  map[ect.ID]bool     // steps with a checkpoint of several actions, or that holds the work of others or groups their checkpoints
-	free    map[ect.ID]bool     // tokens at and below which nothing stays that is built on them
-	in      map[ect.ID]bool     // steps of the branch
+	failed  map[ect.ID]bool                  // steps that failed
+	part    map[ect.ID]bool                  // tokens that are a part of the work of a step above them, and are not built on it
+	doers   map[ect.ID]map[ect.Identity]bool // of a part: the agents that did it, and may have given others more of it
+	holds   map[ect.ID][]ect.ID              // of a step: the checkpoints that hold its work and are not undone
+	shared  map[ect.ID]bool                  // steps with a checkpoint of several actions, or that holds the work of others or groups their checkpoints
+	free    map[ect.ID]bool                  // tokens at and below which nothing stays that is built on them
+	in      map[ect.ID]bool                  // steps of the branch
 }
 
 // attach finds which checkpoints hold the work of a step, and which steps agents gave others as a part of their own.
@@ -84,16 +87,38 @@ func (b *brancher) attach() {
 	}
 	own := b.own(b.ids)
 	for _, id := range b.order {
-		steps, parents := b.run.StepsOf(id), b.graph.Parents(id)
-		agents := len(steps) > 0 && !slices.ContainsFunc(steps, func(s workflow.Step) bool { return !own[author{s.ID, s.Issuer}] })
-		b.part[id] = agents || len(parents) > 0 && !slices.ContainsFunc(parents, func(parent ect.ID) bool { return !b.part[parent] })
+		steps := b.run.StepsOf(id)
+		if len(steps) > 0 && !slices.ContainsFunc(steps, func(s workflow.Step) bool { return !own[author{s.ID, s.Issuer}] }) {
+			b.part[id], b.doers[id] = true, map[ect.Identity]bool{}
+			for _, s := range steps {
+				b.doers[id][s.Issuer] = true
+			}
+			continue
+		}
+		b.inherit(id, steps)
+	}
+}
+
+// inherit makes a token a part whose parents are all parts. A step is one only if those who did each of these made it: what another
+// caller built on a part is its own work.
+func (b *brancher) inherit(id ect.ID, steps []workflow.Step) {
+	parents := b.graph.Parents(id)
+	outside := func(parent ect.ID) bool {
+		return !b.part[parent] || slices.ContainsFunc(steps, func(s workflow.Step) bool { return !b.doers[parent][b.failure.By(s)] })
+	}
+	if len(parents) == 0 || slices.ContainsFunc(parents, outside) {
+		return
+	}
+	b.part[id], b.doers[id] = true, map[ect.Identity]bool{}
+	for _, parent := range parents {
+		maps.Copy(b.doers[id], b.doers[parent])
 	}
 }
 
 // mayGo reports whether a step above a failure is of the same caller, does not run any more, and has checkpoints for itself.
 func (b *brancher) mayGo(id ect.ID) bool {
 	return !b.shared[id] && !slices.ContainsFunc(b.run.StepsOf(id), func(s workflow.Step) bool {
-		return !b.failure.Own(s) || s.State == workflow.Running && !b.failed[id]
+		return b.failure.Caller == "" || b.failure.By(s) != b.failure.Caller || s.State == workflow.Running && !b.failed[id]
 	})
 }
 
@@ -103,12 +128,13 @@ func (b *brancher) goesAlong(id ect.ID) bool {
 	return b.part[id] && !b.shared[id] && !runs && len(b.ofHow(id, func(how How) bool { return how == Never })) == 0
 }
 
-// isOver reports whether nothing is left of a step outside the branch: it was undone, or it failed and there is nothing to undo.
+// isOver reports whether nothing is left of a step outside the branch: it was undone or failed, and there is nothing to undo. That it
+// was undone is known by its checkpoints: its state is also what other members say.
 func (b *brancher) isOver(id ect.ID) bool {
 	undo := len(b.ofHow(id, func(how How) bool { return how != Nothing })) > 0
 	return !slices.ContainsFunc(b.run.StepsOf(id), func(s workflow.Step) bool {
-		over := s.State == workflow.RolledBack || !undo && (b.failed[id] || s.State == workflow.Failed || s.State == workflow.Escalated)
-		return !over
+		ended := b.failed[id] || s.State == workflow.RolledBack || s.State == workflow.Failed || s.State == workflow.Escalated
+		return undo || !ended
 	})
 }
 

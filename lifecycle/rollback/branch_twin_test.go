@@ -19,8 +19,9 @@ type branchTwin struct {
 	actions []ect.ID
 	caller  ect.Identity
 	parts   map[ect.ID]bool
-	went    map[ect.ID]int // what is known of goes: 1 yes, 2 no
-	all     []ect.ID       // ids
+	doers   map[ect.ID][]ect.Identity // of parts
+	went    map[ect.ID]int            // what is known of goes: 1 yes, 2 no
+	all     []ect.ID                  // ids
 }
 
 func (w branchTwin) ids() (ids []ect.ID) {
@@ -65,25 +66,41 @@ func (w branchTwin) checkpointsOf(id ect.ID, hows ...rollback.How) (found []ect.
 	return found
 }
 
-// findParts finds the steps that agents did as a part of the work of others, and what follows from these alone.
+// findParts finds the steps that agents did as a part of the work of others, and what the same agents did after these alone.
 func (w *branchTwin) findParts() {
-	w.parts = map[ect.ID]bool{}
-	for _, id := range w.ids() {
-		w.parts[id] = w.every(id, func(s workflow.Step) bool {
-			for c := range w.known {
-				if w.belongs(s, c, true) && !w.belongs(s, c, false) {
-					return true
-				}
+	w.parts, w.doers = map[ect.ID]bool{}, map[ect.ID][]ect.Identity{}
+	own := func(s workflow.Step) bool {
+		for c := range w.known {
+			if w.belongs(s, c, true) && !w.belongs(s, c, false) {
+				return true
 			}
-			return false
-		})
+		}
+		return false
+	}
+	for _, id := range w.ids() {
+		if w.parts[id] = w.every(id, own); w.parts[id] {
+			for _, s := range w.run.StepsOf(id) {
+				w.doers[id] = append(w.doers[id], s.Issuer)
+			}
+		}
 	}
 	for again := true; again; {
 		again = false
 		for _, id := range w.ids() {
 			parents := slices.DeleteFunc(w.parentsOf(id), func(parent ect.ID) bool { return !slices.Contains(w.ids(), parent) })
-			if !w.parts[id] && len(parents) > 0 && !slices.ContainsFunc(parents, func(parent ect.ID) bool { return !w.parts[parent] }) {
-				w.parts[id], again = true, true
+			others := func(parent ect.ID) bool {
+				return !w.parts[parent] || w.some(id, func(s workflow.Step) bool { return !slices.Contains(w.doers[parent], s.Issuer) })
+			}
+			if w.every(id, own) || len(parents) == 0 || slices.ContainsFunc(parents, others) {
+				continue
+			}
+			did := slices.Clone(w.doers[id])
+			for _, parent := range parents {
+				did = append(did, w.doers[parent]...)
+			}
+			slices.Sort(did)
+			if did = slices.Compact(did); !w.parts[id] || len(did) > len(w.doers[id]) {
+				w.parts[id], w.doers[id], again = true, did, true
 			}
 		}
 	}
@@ -133,8 +150,7 @@ func (w branchTwin) alone(id ect.ID) bool {
 		part := w.parts[below] && !w.shares(below) && !w.some(below, func(s workflow.Step) bool { return s.State == workflow.Running }) && len(w.checkpointsOf(below, rollback.Never)) == 0
 		undo := len(w.checkpointsOf(below, rollback.Never, rollback.ByAgent, rollback.ByCall)) > 0
 		over := w.every(below, func(s workflow.Step) bool {
-			ended := w.failed(below) || s.State == workflow.Failed || s.State == workflow.Escalated
-			return s.State == workflow.RolledBack || ended && !undo
+			return !undo && (w.failed(below) || s.State == workflow.RolledBack || s.State == workflow.Failed || s.State == workflow.Escalated)
 		})
 		if !part && !over && !w.goes(below) {
 			return false
@@ -244,7 +260,7 @@ func TestBranch_Twin(t *testing.T) {
 		w.all = w.ids()
 		w.findParts()
 		got := sorted(rollback.BranchOf(w.run, w.known, rollback.Failure{
-			Actions: w.actions, At: w.at, Own: func(s workflow.Step) bool { return s.Issuer == w.caller },
+			Actions: w.actions, At: w.at, Caller: w.caller, By: func(s workflow.Step) ect.Identity { return s.Issuer },
 		}))
 		want := w.expect()
 		if !slices.Equal(got.Roots, want.Roots) || !slices.Equal(got.Stuck, want.Stuck) {

@@ -33,8 +33,10 @@
 //	each of its checkpoints can be undone, has one parent, and holds the work of this step alone
 //	every step below it is in the branch, was undone, or failed and left nothing to undo
 //
-// What an agent gave others as a part of a step goes along with the step: its own task node, and what follows from that
-// alone. Such a part that runs, or cannot be undone, leaves the step where it is.
+// What an agent gave others as a part of a step goes along with the step: its own task node, and what the agent itself did
+// after that alone, with the work of those to which it gave some of it. What another caller built on such a part stays. A
+// part that runs, or cannot be undone, leaves the step where it is. That a step was undone is known by its checkpoints: its
+// state is also what other members say.
 //
 // Roots are the checkpoints of the first steps of the branch. A rollback to each of them, with a cascade, undoes the branch
 // and nothing else. Stuck are checkpoints that cannot be undone, of steps that would be in the branch otherwise: what is
@@ -76,6 +78,7 @@
 //
 //	stage   event      what it changes
 //	find    found      the branch is known; undo if it has roots, else ask if something is stuck, else over
+//	find    refused    the branch is not known: the actions that failed are stuck: ask
 //	undo    requested  the request for a rollback to the first root is signed
 //	undo    restored   the first root is done; then as after found
 //	undo    broken     the roots behind the first one are stuck: ask, or over

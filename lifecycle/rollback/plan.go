@@ -128,7 +128,7 @@ func (p *planner) critical(steps []Step, targets []ect.ID, is func(node string) 
 			continue
 		}
 		for id := range p.nearest([]ect.ID{s.Checkpoint}) {
-			if slices.ContainsFunc(p.run.StepsOf(id), func(s workflow.Step) bool { return s.Planned != "" && is(s.Planned) }) {
+			if slices.ContainsFunc(p.run.StepsOf(id), func(s workflow.Step) bool { return p.run.Does(s, is) }) {
 				found = append(found, s.Checkpoint)
 				break
 			}

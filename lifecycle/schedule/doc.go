@@ -13,6 +13,8 @@
 //	class          critical, high, normal, low
 //	base share     the job of the workflow with the fewest running jobs; a job without a workflow
 //	               counts under its caller
+//	caller         the job of the caller with the fewest running jobs, so that a caller that makes a workflow
+//	               for each of its jobs does not go before others
 //	age            the oldest job
 //
 // Within a class each workflow that waits therefore gets up to an equal share of the places, and others
@@ -20,7 +22,9 @@
 // shared by the jobs of the higher classes.
 //
 //	critical for 60 s   a critical job that has waited for [GiveUp] leaves the queue: exhausted
-//	full queue          16 jobs per place, at least 64, at most 4096: a further job is refused
+//	full queue          16 jobs per place, at least 64, at most 4096: a further job is refused, unless one of a lower
+//	                    class gives way, of the lowest class the one that came last: displaced. What has waited for
+//	                    Config.Longest does not give way
 //	caller's share      a quarter of the queue, at least one job: a caller that fills it is refused, and no other
 //
 // A running job is never stopped, because a gateway cannot take work back from an agent. To pre-empt

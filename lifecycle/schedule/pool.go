@@ -56,6 +56,7 @@ const (
 type Effects struct {
 	Begin     []ID    // have a place from now on
 	Exhausted []ID    // critical ones that gave up
+	Displaced []ID    // gave their place in a full queue to a job of a higher class
 	Refused   Refusal // of a submitted job; zero: it begins or waits
 }
 
@@ -63,9 +64,21 @@ type Effects struct {
 type Pool struct {
 	config  Config
 	waiting []waiter // in the order in which they came
-	running map[ID]*share
+	running map[ID]runner
 	shares  map[shareKey]*share
-	callers map[string]int // how many jobs of a caller wait
+	callers map[string]*caller // those with jobs
+}
+
+// caller counts the jobs of a caller.
+type caller struct {
+	name             string
+	running, waiting int
+}
+
+// runner is a job that has a place.
+type runner struct {
+	share  *share
+	caller *caller
 }
 
 // shareKey names what has a base share: a workflow, or else a caller.
@@ -80,12 +93,13 @@ type share struct {
 type waiter struct {
 	Job
 
-	share *share
+	share  *share
+	caller *caller
 }
 
 // NewPool makes a pool without jobs.
 func NewPool(config Config) *Pool {
-	return &Pool{config: config, running: map[ID]*share{}, shares: map[shareKey]*share{}, callers: map[string]int{}}
+	return &Pool{config: config, running: map[ID]runner{}, shares: map[shareKey]*share{}, callers: map[string]*caller{}}
 }
 
 // Len is how many jobs wait and run.
@@ -103,23 +117,48 @@ func (p *Pool) Submit(job Job, now time.Time) Effects {
 	total, perCaller := p.config.Queue()
 	switch {
 	case p.free():
-		p.begin(job.ID, p.shareOf(job), &out)
-	case p.callers[job.Caller] >= perCaller:
+		p.begin(job.ID, p.shareOf(job), p.callerOf(job), &out)
+	case p.callers[job.Caller] != nil && p.callers[job.Caller].waiting >= perCaller:
 		out.Refused = CallerFull
-	case len(p.waiting) >= total:
+	case len(p.waiting) >= total && !p.displace(job.Class, now, &out):
 		out.Refused = QueueFull
 	default:
-		s := p.shareOf(job)
+		s, c := p.shareOf(job), p.callerOf(job)
 		s.waiting++
-		p.callers[job.Caller]++
-		p.waiting = append(p.waiting, waiter{job, s})
+		c.waiting++
+		p.waiting = append(p.waiting, waiter{job, s, c})
 	}
 	return out
 }
 
+// displace takes a job of a lower class out of a full queue: of the lowest class the one that came last, and none that has waited for the
+// longest wait. false: there is none.
+func (p *Pool) displace(class Class, now time.Time, out *Effects) bool {
+	last := -1
+	for i, w := range p.waiting {
+		if w.Class < class && now.Sub(w.Came) < p.longest() && (last < 0 || w.Class <= p.waiting[last].Class) {
+			last = i
+		}
+	}
+	if last < 0 {
+		return false
+	}
+	out.Displaced = append(out.Displaced, p.waiting[last].ID)
+	p.remove(last)
+	return true
+}
+
+// longest is the longest wait.
+func (p *Pool) longest() time.Duration {
+	if p.config.Longest <= 0 {
+		return DefaultLongest
+	}
+	return p.config.Longest
+}
+
 // Withdraw removes a job whose caller has left, whether it waits or runs. An unknown job changes nothing.
 func (p *Pool) Withdraw(id ID, now time.Time) Effects {
-	if p.running[id] == nil {
+	if _, runs := p.running[id]; !runs {
 		if i := slices.IndexFunc(p.waiting, func(w waiter) bool { return w.ID == id }); i >= 0 {
 			p.remove(i)
 		}
@@ -129,10 +168,11 @@ func (p *Pool) Withdraw(id ID, now time.Time) Effects {
 
 // Done ends a job that runs, so that its place is free. An unknown job changes nothing.
 func (p *Pool) Done(id ID, now time.Time) Effects {
-	if s, runs := p.running[id]; runs {
+	if r, runs := p.running[id]; runs {
 		delete(p.running, id)
-		s.running--
-		p.forget(s)
+		r.share.running--
+		r.caller.running--
+		p.forget(r.share, r.caller)
 	}
 	return p.Tick(now)
 }
@@ -151,7 +191,7 @@ func (p *Pool) Tick(now time.Time) (out Effects) {
 	for len(p.waiting) > 0 && p.free() {
 		i := p.next(now)
 		w := p.waiting[i]
-		p.begin(w.ID, w.share, &out)
+		p.begin(w.ID, w.share, w.caller, &out)
 		p.remove(i)
 	}
 	return out
@@ -162,25 +202,31 @@ func (p *Pool) free() bool { return p.config.Places <= 0 || len(p.running) < p.c
 
 // next is the place in the queue of the job that begins next. Of equal ones the older one stands first there.
 func (p *Pool) next(now time.Time) (best int) {
-	longest := p.config.Longest
-	if longest <= 0 {
-		longest = DefaultLongest
-	}
+	longest := p.longest()
 	for i := range p.waiting {
-		w, b := &p.waiting[i], &p.waiting[best]
+		w, b, before := &p.waiting[i], &p.waiting[best], false
 		if now.Sub(w.Came) >= longest {
 			return i
 		}
-		if w.Class > b.Class || w.Class == b.Class && w.share.running < b.share.running {
+		switch {
+		case w.Class != b.Class:
+			before = w.Class > b.Class
+		case w.share.running != b.share.running:
+			before = w.share.running < b.share.running
+		default:
+			before = w.caller.running < b.caller.running
+		}
+		if before {
 			best = i
 		}
 	}
 	return best
 }
 
-func (p *Pool) begin(id ID, s *share, out *Effects) {
-	p.running[id] = s
+func (p *Pool) begin(id ID, s *share, c *caller, out *Effects) {
+	p.running[id] = runner{s, c}
 	s.running++
+	c.running++
 	out.Begin = append(out.Begin, id)
 }
 
@@ -189,10 +235,8 @@ func (p *Pool) remove(i int) {
 	w := p.waiting[i]
 	p.waiting = slices.Delete(p.waiting, i, i+1)
 	w.share.waiting--
-	p.forget(w.share)
-	if p.callers[w.Caller]--; p.callers[w.Caller] == 0 {
-		delete(p.callers, w.Caller)
-	}
+	w.caller.waiting--
+	p.forget(w.share, w.caller)
 }
 
 // shareOf finds or makes the share in which a job counts.
@@ -209,9 +253,22 @@ func (p *Pool) shareOf(job Job) *share {
 	return s
 }
 
-// forget removes a share without jobs.
-func (p *Pool) forget(s *share) {
+// callerOf finds or makes the counts of the caller of a job.
+func (p *Pool) callerOf(job Job) *caller {
+	c, known := p.callers[job.Caller]
+	if !known {
+		c = &caller{name: job.Caller}
+		p.callers[job.Caller] = c
+	}
+	return c
+}
+
+// forget removes a share and a caller without jobs.
+func (p *Pool) forget(s *share, c *caller) {
 	if s.running == 0 && s.waiting == 0 {
 		delete(p.shares, s.key)
+	}
+	if c.running == 0 && c.waiting == 0 {
+		delete(p.callers, c.name)
 	}
 }

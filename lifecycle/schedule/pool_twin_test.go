@@ -1,6 +1,7 @@
 package schedule_test
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -42,6 +43,11 @@ func (w *twin) beside(job twinJob) int {
 	})
 }
 
+// ofCaller is how many jobs of the caller of a job run.
+func (w *twin) ofCaller(job twinJob) int {
+	return w.count(func(j twinJob) bool { return j.runs && j.Caller == job.Caller })
+}
+
 func (w *twin) remove(id schedule.ID) {
 	w.jobs = slices.DeleteFunc(w.jobs, func(j twinJob) bool { return j.ID == id })
 }
@@ -71,7 +77,7 @@ func (w *twin) tick(now time.Time) (out schedule.Effects) {
 			case a.Class != b.Class:
 				return int(b.Class) - int(a.Class)
 			}
-			return w.beside(a) - w.beside(b)
+			return cmp.Or(w.beside(a)-w.beside(b), w.ofCaller(a)-w.ofCaller(b))
 		})
 		at := slices.IndexFunc(w.jobs, func(j twinJob) bool { return j.ID == waiting[0].ID })
 		w.jobs[at].runs = true
@@ -91,13 +97,30 @@ func (w *twin) submit(job schedule.Job, now time.Time) schedule.Effects {
 		out.Refused = schedule.CallerFull
 		return out
 	case waits >= queue:
-		out.Refused = schedule.QueueFull
-		return out
+		id, found := w.lowest(job.Class, now)
+		if !found {
+			out.Refused = schedule.QueueFull
+			return out
+		}
+		out.Displaced = append(out.Displaced, id)
+		w.remove(id)
 	}
 	w.jobs = append(w.jobs, twinJob{Job: job})
 	more := w.tick(now)
 	out.Begin = append(out.Begin, more.Begin...)
 	return out
+}
+
+// lowest is the job that gives way to one of a class in a full queue.
+func (w *twin) lowest(class schedule.Class, now time.Time) (schedule.ID, bool) {
+	may := slices.DeleteFunc(slices.Clone(w.jobs), func(j twinJob) bool {
+		return j.runs || j.Class >= class || !now.Before(j.Came.Add(w.config.Longest))
+	})
+	if len(may) == 0 {
+		return 0, false
+	}
+	slices.SortStableFunc(may, func(a, b twinJob) int { return cmp.Or(cmp.Compare(a.Class, b.Class), cmp.Compare(b.ID, a.ID)) })
+	return may[0].ID, true
 }
 
 // TestTwin_PoolFollowsItsRules: over random events the pool does what its twin does; never more jobs run than there are
@@ -116,7 +139,7 @@ func TestTwin_PoolFollowsItsRules(t *testing.T) {
 			t.Fatalf("seed %d", seed)
 		}
 	}
-	for _, what := range []string{"begins after a wait", "exhausted", "withdrawn", "refused 1", "refused 2", "late", "share counts", "reconfigured"} {
+	for _, what := range []string{"begins after a wait", "exhausted", "withdrawn", "refused 1", "refused 2", "late", "displaced", "share counts", "reconfigured"} {
 		if seen[what] < 50 {
 			t.Errorf("%q came to pass %d times only: expected at least 50", what, seen[what])
 		}
@@ -178,7 +201,7 @@ func play(t *testing.T, r *rand.Rand, seen map[string]int) {
 		default:
 			got, want = pool.Tick(now), w.tick(now)
 		}
-		if !slices.Equal(got.Begin, want.Begin) || !slices.Equal(got.Exhausted, want.Exhausted) || got.Refused != want.Refused {
+		if !slices.Equal(got.Begin, want.Begin) || !slices.Equal(got.Exhausted, want.Exhausted) || !slices.Equal(got.Displaced, want.Displaced) || got.Refused != want.Refused {
 			t.Errorf("got %+v, want %+v", got, want)
 			return
 		}
@@ -197,6 +220,10 @@ func play(t *testing.T, r *rand.Rand, seen map[string]int) {
 			} else if len(late) > 0 && !slices.Contains(got.Exhausted, late[0]) {
 				t.Errorf("job %d begins before job %d, which has waited for the longest wait", id, late[0])
 			}
+		}
+		for _, id := range got.Displaced {
+			state[id] = "over"
+			seen["displaced"]++
 		}
 		for _, id := range got.Exhausted {
 			state[id] = "over"

@@ -29,6 +29,8 @@ type Run struct {
 	steps []Step
 	at    map[ect.ID]int      // the first step with an id; further ones follow it
 	after map[string][]string // by node of the descriptor: the nodes before it; nil: there is no descriptor
+
+	planned []Planned
 }
 
 // New reads a workflow from its tokens, in any order, and from the nodes of its descriptor, if there
@@ -47,6 +49,7 @@ func New(workflow string, tokens []Token, planned []Planned) (Run, error) {
 		return Run{}, &TooLargeError{"tokens", dag.MaxNodes}
 	}
 	run.steps = read(run.graph, tokens).steps()
+	run.planned = slices.Clone(planned)
 	open, begun := slices.Clone(planned), map[string]bool{}
 	if len(planned) > 0 {
 		run.after = make(map[string][]string, len(planned))
@@ -81,6 +84,15 @@ func (r Run) Graph() dag.Graph { return r.graph }
 // Steps returns the steps in topological order, and after them the nodes of the descriptor that have
 // not begun.
 func (r Run) Steps() []Step { return slices.Clone(r.steps) }
+
+// Does reports whether a step begins one of some nodes of the descriptor, or no node and is like one of these: a member that begins a
+// node before with work of its own does not have the node stand for that alone.
+func (r Run) Does(s Step, some func(node string) bool) bool {
+	if s.Planned != "" {
+		return some(s.Planned)
+	}
+	return slices.ContainsFunc(r.planned, func(p Planned) bool { return some(p.ID) && p.begins(s) })
+}
 
 // StepsOf returns the steps whose tokens have an id: none, one, or as many as issuers used it.
 func (r Run) StepsOf(id ect.ID) []Step { return slices.Clone(r.stepsOf(id)) }

@@ -26,7 +26,8 @@ type attackFinding struct {
 	// id: 1 to 18 are findings of the security review (5 and 18 by their items), H1 to
 	// H8 holes that the audit of requirements tried, F1 to F19 of the trial operation.
 	// W1 to W44, and those of O, which are about access tokens, were never open: they were tried when the feature was written. X- stands
-	// before those of a later series of attacks on the built program, T before those of a review of rules per tool, tokens and credentials.
+	// before those of a later series of attacks on the built program, T before those of a review of rules per tool, tokens and credentials, C before those of a review of
+	// cascades, plans and queues.
 	id   string
 	what string // an attacker could do
 	// tests prove that it is closed: FOLDER:NAME, or the NAME alone in this folder.
@@ -277,6 +278,22 @@ var attackIndex = []attackFinding{
 	}},
 	{id: "W43", what: "learn of tools, or call them, that a rule does not offer", tests: []string{"test/stories:TestAttack_ToolsOfOthers"}},
 	{id: "W44", what: "fill the queue of an agent, so that the calls of others are refused", tests: []string{"gateway:TestAttack_QueueFilledByOneCaller"}},
+	{id: "C1", what: "have a failure of one's own undo what another caller built on the part of an agent, or what is said to be rolled back", tests: []string{
+		"lifecycle/rollback:TestAttack_WorkBuiltOnAPart", "lifecycle/rollback:TestAttack_ForgedRollbackResult",
+	}},
+	{id: "C2", what: "have a failure undo what another caller built after its branch was found, or have a grant count for another question than its own", tests: []string{
+		"gateway:TestAttack_WorkBuiltWhileACascadeWaits", "gateway:TestAttack_GrantOfOneOfTwoQuestions",
+		"gateway:TestAttack_QuestionUnderAUsedID", "gateway:TestAttack_GrantOfAnotherReason",
+	}},
+	{id: "C3", what: "fill a workflow so that what follows from failures is looked for again and again, and no human decides, or one's share of the store so that they leave no error", tests: []string{
+		"gateway:TestAttack_FailureInAWorkflowTooLarge", "gateway:TestAttack_FailureWithAFullShare",
+	}},
+	{id: "C5", what: "begin a critical node of a plan with work of one's own, so that no human looks before the real step is undone", tests: []string{
+		"lifecycle/rollback:TestAttack_CriticalNodeBegunByOthers",
+	}},
+	{id: "C4", what: "have a place at an agent without giving it back, more than a share of them, or before calls of a higher class", tests: []string{
+		"gateway:TestAttack_QuestionWithoutAnAnswer", "gateway:TestAttack_QueueFilledByLowClasses", "gateway:TestAttack_WorkflowForEachCall",
+	}},
 	{id: "X-M1", what: "have the gateway read more large answers than it has memory for", tests: []string{
 		"TestAttack_LargeAnswersAtOnce", "gateway/transport/inflight:TestAttack_LargeRequestsOfLongStreams",
 	}},
@@ -406,7 +423,7 @@ func findingIDs() []string {
 	for n := 1; n <= 8; n++ {
 		ids = append(ids, "H"+strconv.Itoa(n))
 	}
-	return append(ids, "F1", "F2", "F3", "F6", "F18", "F19", "N1", "N2", "N4", "N5", "N6", "N7", "N8", "W1", "W2", "W3", "W4", "W5", "W6", "W7", "W8", "W9", "W10", "W11", "W12", "W13", "W14", "W15", "W16", "W17", "W18", "W19", "W20", "W21", "W22", "W23", "W24", "W25", "W26", "W27", "W28", "W29", "W30", "W31", "W32", "W33", "W34", "W35", "W36", "W37", "W38", "W39", "W40", "W41", "W42", "W43", "W44", "X-M1", "X-B2", "X-B1", "X-E1", "X-E2", "X-R16", "X-W1", "X-P1", "X-M2", "X-L2", "X-L3", "X-L5", "X-L8", "X-R1", "X-K1", "X-S2", "X-S1", "O1", "O2", "O3", "O4", "O5", "O6", "T1", "T9", "T2", "T3", "T4", "T5", "T6", "T7", "T8")
+	return append(ids, "F1", "F2", "F3", "F6", "F18", "F19", "N1", "N2", "N4", "N5", "N6", "N7", "N8", "W1", "W2", "W3", "W4", "W5", "W6", "W7", "W8", "W9", "W10", "W11", "W12", "W13", "W14", "W15", "W16", "W17", "W18", "W19", "W20", "W21", "W22", "W23", "W24", "W25", "W26", "W27", "W28", "W29", "W30", "W31", "W32", "W33", "W34", "W35", "W36", "W37", "W38", "W39", "W40", "W41", "W42", "W43", "W44", "C1", "C2", "C3", "C5", "C4", "X-M1", "X-B2", "X-B1", "X-E1", "X-E2", "X-R16", "X-W1", "X-P1", "X-M2", "X-L2", "X-L3", "X-L5", "X-L8", "X-R1", "X-K1", "X-S2", "X-S1", "O1", "O2", "O3", "O4", "O5", "O6", "T1", "T9", "T2", "T3", "T4", "T5", "T6", "T7", "T8")
 }
 
 // attackTests are the tests of attacks in the source tree, by FOLDER:NAME.

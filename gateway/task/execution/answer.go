@@ -289,15 +289,12 @@ func goOn(ctx context.Context, e *Execution, grant *quota.Grant, leave func()) {
 	}
 	if err == nil {
 		exit := e.deps.Lifecycle.Enter(e.req.AgentName)
-		if e.waitsForAnswer() { // others may use the place of work that waits for its caller
-			leave()
-		}
 		letEvict(e, work) // before the caller can make its next call
 		err = e.deps.Workers.GoGranted(grant, func(ctx context.Context) {
 			defer exit()
 			defer work.End()
 			defer leave()
-			e.runDetached(ctx, work)
+			e.runDetached(ctx, work, leave)
 			grant.Release()
 			e.control.Wait()
 		})
@@ -323,8 +320,8 @@ func letEvict(e *Execution, work *worker.Evictable) {
 }
 
 // runDetached does the work until it is settled, and answers what it asks with what the caller sends
-// later.
-func (e *Execution) runDetached(ctx context.Context, work *worker.Evictable) {
+// later. Work that waits for its caller leaves its place at the agent to others.
+func (e *Execution) runDetached(ctx context.Context, work *worker.Evictable, leave func()) {
 	defer e.stop()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -344,7 +341,7 @@ func (e *Execution) runDetached(ctx context.Context, work *worker.Evictable) {
 		for !e.trySave(ctx) && e.answersHere() && worker.Pause(ctx, saveInterval) {
 			continue // until then nothing is asked
 		}
-		if !e.answersHere() || e.machine.State() == Overtaken || !e.waitAndAnswer(ctx, work) { // an answer after the end has no effect
+		if leave(); !e.answersHere() || e.machine.State() == Overtaken || !e.waitAndAnswer(ctx, work) { // an answer after the end has no effect
 			return
 		}
 	}
