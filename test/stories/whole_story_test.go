@@ -42,22 +42,22 @@ var update = flag.Bool("update", false, "write the drawings of the whole story a
 // The tools of the agency, an MCP server that knows nothing of rollbacks, and of the dock, a SLIM agent that rolls back itself.
 const (
 	toolOffers  = "list_offers"
-	toolBook    = "book_room"
-	toolCancel  = "cancel_room"
+	toolBook    = "book_cabin"
+	toolCancel  = "cancel_cabin"
 	toolPay     = "pay"
 	toolReserve = "reserve"
 )
 
 // journey is the plan of the story: a mail that cannot be undone, two steps built upon it that can, a payment that fails,
 // and a branch of its own.
-const journey = `{"wf_id":"journey","description":"two rooms, a boat and a mail","nodes":[
+const journey = `{"wf_id":"journey","description":"two cabins, a boat and a mail","nodes":[
 	{"id":"offers","label":"list_offers","agent":"agency","reversible":true},
 	{"id":"mail","label":"mail","agent":"post","severity":"warning"},
-	{"id":"room","label":"book_room","agent":"agency","reversible":true},
+	{"id":"cabin","label":"book_cabin","agent":"agency","reversible":true},
 	{"id":"boat","label":"reserve","agent":"dock","reversible":true},
 	{"id":"payment","label":"pay","agent":"agency"},
-	{"id":"other room","label":"book_room","agent":"agency","reversible":true}],
-	"edges":[{"from":"offers","to":"mail"},{"from":"mail","to":"room"},{"from":"room","to":"boat"},{"from":"boat","to":"payment"},{"from":"offers","to":"other room"}]}`
+	{"id":"other cabin","label":"book_cabin","agent":"agency","reversible":true}],
+	"edges":[{"from":"offers","to":"mail"},{"from":"mail","to":"cabin"},{"from":"cabin","to":"boat"},{"from":"boat","to":"payment"},{"from":"offers","to":"other cabin"}]}`
 
 // wholeStory is a gateway with the three agents, and what they got, in order.
 type wholeStory struct {
@@ -68,7 +68,7 @@ type wholeStory struct {
 	mu     sync.Mutex
 	got    []string // agent, tool and arguments
 	serial int
-	rooms  map[string]string // guests by room
+	cabins  map[string]string // guests by cabin
 	boats  []string          // ids of the tokens with which they were reserved
 }
 
@@ -80,7 +80,7 @@ func newStory(t *testing.T) *wholeStory {
 	p := gatewaytest.Plan{Config: gatewaytest.Staff(), NoToken: true}
 	p.Config.Policy = config.Policy{Document: document}
 	net := gatewaytest.NewSLIMNet(t, &p)
-	s := &wholeStory{Fixture: gatewaytest.NewFixture(t, p), rooms: map[string]string{}}
+	s := &wholeStory{Fixture: gatewaytest.NewFixture(t, p), cabins: map[string]string{}}
 	s.agency(t)
 	s.dock(t, net)
 	svid := s.SVID(t, "/post")
@@ -113,7 +113,7 @@ func (s *wholeStory) agency(t *testing.T) {
 	server, err := peers.NewMCPServer(t.Context(), peers.MCPDeps{Deps: peers.Deps{TLS: gatewaytest.Serving(svid)}, Stateless: true, Also: add})
 	gatewaytest.Must(t, err)
 	t.Cleanup(func() { gatewaytest.StopWithin(t, server.Stop) })
-	rule, err := compensation.ParseRule([]byte(`{"tool":"cancel_room","arguments":{"room":{"result":"/room"}}}`))
+	rule, err := compensation.ParseRule([]byte(`{"tool":"cancel_cabin","arguments":{"cabin":{"result":"/cabin"}}}`))
 	gatewaytest.Must(t, err)
 	gatewaytest.Must(t, s.Directory().Put(directory.Agent{
 		Name: "agency", ID: svid.ID, Rules: policy.Rules{Open: true}, Endpoints: []directory.Endpoint{{Binding: "mcp-v1", URL: server.URL()}},
@@ -121,30 +121,30 @@ func (s *wholeStory) agency(t *testing.T) {
 	}))
 }
 
-var errNoRoom = errors.New("there is no such room")
+var errNoCabin = errors.New("there is no such cabin")
 
 // works is what a tool of the agency does.
 func (s *wholeStory) works(tool string, arguments json.RawMessage) (*mcp.CallToolResult, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var in struct{ Guest, Room string }
+	var in struct{ Guest, Cabin string }
 	if err := json.Unmarshal(arguments, &in); err != nil {
 		return nil, err
 	}
 	out := map[string]string{}
 	switch tool {
 	case toolOffers:
-		out["offer"] = "a room"
+		out["offer"] = "a cabin"
 	case toolBook:
 		s.serial++
-		out["room"] = "room-" + strconv.Itoa(s.serial)
-		s.rooms[out["room"]] = in.Guest
+		out["cabin"] = "cabin-" + strconv.Itoa(s.serial)
+		s.cabins[out["cabin"]] = in.Guest
 	case toolCancel:
-		if _, there := s.rooms[in.Room]; !there {
-			return nil, errNoRoom
+		if _, there := s.cabins[in.Cabin]; !there {
+			return nil, errNoCabin
 		}
-		delete(s.rooms, in.Room)
-		out["canceled"] = in.Room
+		delete(s.cabins, in.Cabin)
+		out["canceled"] = in.Cabin
 	default:
 		return &mcp.CallToolResult{IsError: true, Content: []mcp.Content{&mcp.TextContent{Text: "the card was declined"}}}, nil
 	}
@@ -293,20 +293,20 @@ func TestWholeStory_FailureUndoesBranch(t *testing.T) {
 	s := newStory(t)
 	start := s.begins(t)
 	s.drawn(t, program.ExitOK, "testdata/whole_story_before.svg")
-	if _, states := s.report(t); states != "offers: pending, mail: pending, other room: pending, room: pending, boat: pending, payment: pending" {
+	if _, states := s.report(t); states != "offers: pending, mail: pending, other cabin: pending, cabin: pending, boat: pending, payment: pending" {
 		t.Errorf("before the first call: %s", states)
 	}
 
 	offers := s.step(t, "agency", start, skill(toolOffers, `{}`))
 	other := s.step(t, "agency", offers, skill(toolBook, `{"guest":"Alan"}`))
 	mail := s.step(t, "post", offers, `{"text":"we are coming"}`)
-	room := s.step(t, "agency", mail, skill(toolBook, `{"guest":"Ada"}`))
-	boat := s.step(t, "dock", room, skill(toolReserve, `{}`))
+	cabin := s.step(t, "agency", mail, skill(toolBook, `{"guest":"Ada"}`))
+	boat := s.step(t, "dock", cabin, skill(toolReserve, `{}`))
 	s.step(t, "agency", boat, skill(toolPay, `{}`))
 
 	id := s.waits(t)
 	s.drawn(t, program.ExitFailed, "testdata/whole_story_during.svg")
-	const undone = "offers: done, other room: done, mail: done, room: rolled_back, boat: rolled_back, payment: escalated"
+	const undone = "offers: done, other cabin: done, mail: done, cabin: rolled_back, boat: rolled_back, payment: escalated"
 	if _, states := s.report(t); states != undone {
 		t.Errorf("while an approver is waited for: %s", states)
 	}
@@ -324,7 +324,7 @@ func TestWholeStory_FailureUndoesBranch(t *testing.T) {
 	s.step(t, "agency", other, skill(toolOffers, `{}`))
 	s.aepbctl(t, "", program.ExitOK, "", "workflow", "complete", s.wid)
 	s.drawn(t, program.ExitFailed, "../../docs/whole-story.svg")
-	const ended = "offers: done, other room: done, mail: done, : done, room: rolled_back, boat: rolled_back, payment: escalated"
+	const ended = "offers: done, other cabin: done, mail: done, : done, cabin: rolled_back, boat: rolled_back, payment: escalated"
 	if report, states := s.report(t); states != ended || report.Declared != workflow.StatusEscalated {
 		t.Errorf("at the end, %s: %s", report.Declared, states)
 	}
@@ -363,14 +363,14 @@ func (s *wholeStory) judges(t *testing.T) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	want := []string{
-		"agency list_offers {}", `agency book_room {"guest":"Alan"}`, `agency book_room {"guest":"Ada"}`, "dock reserve ", "agency pay {}",
-		"dock rollback ", `agency cancel_room {"room":"room-2"}`, "agency list_offers {}",
+		"agency list_offers {}", `agency book_cabin {"guest":"Alan"}`, `agency book_cabin {"guest":"Ada"}`, "dock reserve ", "agency pay {}",
+		"dock rollback ", `agency cancel_cabin {"cabin":"cabin-2"}`, "agency list_offers {}",
 	}
 	if !slices.Equal(s.got, want) {
 		t.Errorf("the agents got\n%q, expected\n%q", s.got, want)
 	}
-	if len(s.rooms) != 1 || s.rooms["room-1"] != "Alan" {
-		t.Errorf("booked are %v, expected the room of the finished branch", s.rooms)
+	if len(s.cabins) != 1 || s.cabins["cabin-1"] != "Alan" {
+		t.Errorf("booked are %v, expected the cabin of the finished branch", s.cabins)
 	}
 	mails := 0
 	for _, r := range s.post.Received() {
