@@ -28,7 +28,7 @@ import (
 const (
 	failing  phase = "failed"   // the caller has the answer of the call that failed
 	asking   phase = "asking"   // the agent that rolls back itself is asked to
-	asked    phase = "asked"    // it has answered
+	restored phase = "restored" // it has answered
 	canceled phase = "canceled" // the agent has answered the compensating call
 	waiting  phase = "waiting"  // an approval waits
 	granting phase = "granting" // the grant is sent to the gateway
@@ -40,7 +40,7 @@ var places = []struct {
 	phase phase
 	delay time.Duration
 }{
-	{failing, 0}, {failing, answersIn / 4}, {asking, 0}, {asking, answersIn / 2}, {asked, 0},
+	{failing, 0}, {failing, answersIn / 4}, {asking, 0}, {asking, answersIn / 2}, {restored, 0},
 	{undoing, 0}, {undoing, answersIn / 2}, {canceled, 0}, {waiting, 0}, {granting, 0}, {granted, 0},
 }
 
@@ -153,7 +153,7 @@ func (g *group) walk(ctx context.Context, j *journey, r *round) {
 	}
 	g.hotel.expect(j.steps[stepBooking].args.Key, func(d deed) { j.cancels(d, r) })
 	g.dock.expect(j.workflow, func(d deed) {
-		r.reach(map[bool]phase{false: asking, true: asked}[d.over])
+		r.reach(map[bool]phase{false: asking, true: restored}[d.over])
 	})
 	parent := j.start
 	for i, s := range j.steps {
