@@ -48,16 +48,19 @@ const (
 	toolReserve = "reserve"
 )
 
-// journey is the plan of the story: a mail that cannot be undone, two steps built upon it that can, a payment that fails,
-// and a branch of its own.
-const journey = `{"wf_id":"journey","description":"two cabins, a boat and a mail","nodes":[
-	{"id":"offers","label":"list_offers","agent":"agency","reversible":true},
-	{"id":"mail","label":"mail","agent":"post","severity":"warning"},
-	{"id":"cabin","label":"book_cabin","agent":"agency","reversible":true},
-	{"id":"boat","label":"reserve","agent":"dock","reversible":true},
-	{"id":"payment","label":"pay","agent":"agency"},
-	{"id":"other cabin","label":"book_cabin","agent":"agency","reversible":true}],
-	"edges":[{"from":"offers","to":"mail"},{"from":"mail","to":"cabin"},{"from":"cabin","to":"boat"},{"from":"boat","to":"payment"},{"from":"offers","to":"other cabin"}]}`
+// journey is the plan of the story, which its page in docs has: a mail that cannot be undone, two steps built upon it that can, a
+// payment that fails, and a branch of its own.
+func journey(t *testing.T) string {
+	t.Helper()
+	page, err := os.ReadFile("../../docs/whole-story.md")
+	gatewaytest.Must(t, err)
+	_, text, _ := strings.Cut(string(page), "```json\n")
+	text, _, found := strings.Cut(text, "```")
+	if !found {
+		t.Fatal("docs/whole-story.md has no plan")
+	}
+	return text
+}
 
 // wholeStory is a gateway with the three agents, and what they got, in order.
 type wholeStory struct {
@@ -68,7 +71,7 @@ type wholeStory struct {
 	mu     sync.Mutex
 	got    []string // agent, tool and arguments
 	serial int
-	cabins  map[string]string // guests by cabin
+	cabins map[string]string // guests by cabin
 	boats  []string          // ids of the tokens with which they were reserved
 }
 
@@ -209,7 +212,7 @@ func (s *wholeStory) aepbctl(t *testing.T, role string, want int, stdin string, 
 func (s *wholeStory) begins(t *testing.T) (start string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "journey.json")
-	gatewaytest.Must(t, os.WriteFile(file, []byte(journey), 0o600))
+	gatewaytest.Must(t, os.WriteFile(file, []byte(journey(t)), 0o600))
 	s.aepbctl(t, "operator", program.ExitOK, "", "workflow", "put", file)
 	var began struct{ WID, JTI string }
 	gatewaytest.Must(t, json.Unmarshal([]byte(s.aepbctl(t, "", program.ExitOK, "", "workflow", "begin", "--descriptor", "journey", "-o", "json")), &began))
@@ -387,7 +390,11 @@ func (s *wholeStory) judges(t *testing.T) {
 func (s *wholeStory) verifies(t *testing.T) {
 	t.Helper()
 	tokens := s.aepbctl(t, "auditor", program.ExitOK, "", "dag", s.wid, "-o", "json")
-	s.aepbctl(t, "auditor", program.ExitOK, tokens, "ect", "verify", "--signer", s.Self())
+	verdict := s.aepbctl(t, "", program.ExitOK, tokens, "ect", "verify", "--signer", s.Self())
+	if strings.Contains(verdict, "NOT VERIFIED") {
+		t.Errorf("the auditor says %s", verdict)
+	}
+	s.aepbctl(t, "", program.ExitFailed, strings.Replace(tokens, ".", ".e", 1), "ect", "verify", "--signer", s.Self())
 	acts := map[ect.Act]int{}
 	for _, claims := range workflowFixture(t, s.Fixture, s.Client, s.wid) {
 		acts[claims.Act]++
