@@ -61,7 +61,7 @@ func demoUndoes(t *testing.T, bin string) {
 		`booked now: \{"bookings":\["table-1","table-2"\]\}, boats reserved: 1`,
 		`(?m)^4\. `, `pay_deposit`, `(?m)^5\. `, `● atd:rollback_request \{.*"atd.cascade":true.*"atd.upstream_errors":\["`,
 		`booked now: \{"bookings":\["table-1"\]\}, boats reserved: 0`,
-		`(?m)^6\. `, `│ words: "These steps cannot be undone`, `│ "agent": "concierge"`, `● hitl:approval_granted \{.*"aepb.approver":"developer"`,
+		`(?m)^6\. `, `│ approve: the steps stay, and the workflow goes on\.`, `│ deny: the workflow is stopped\.`, `│ words: "These steps cannot be undone\."`, `│ "agent": "concierge"`, `● hitl:approval_granted \{.*"aepb.approver":"developer"`,
 		`done +spiffe://demo.aepb/agents/calculator\n +done +spiffe://demo.aepb/agents/concierge\n` +
 			` +rolled_back spiffe://demo.aepb/agents/calculator\n +rolled_back spiffe://demo.aepb/agents/dock\n +escalated +spiffe://demo.aepb/agents/calculator\n`,
 		`All \d\d ECTs of the workflow verified`,

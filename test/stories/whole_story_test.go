@@ -354,8 +354,8 @@ func (s *wholeStory) grants(t *testing.T, id string) {
 	t.Helper()
 	var one struct{ Shown, Text string }
 	gatewaytest.Must(t, json.Unmarshal([]byte(s.aepbctl(t, "approver", program.ExitOK, "", "approvals", "show", id, "-o", "json")), &one))
-	if !strings.Contains(one.Text, "post") {
-		t.Errorf("the approver reads %q, expected the agent whose work cannot be undone", one.Text)
+	if !strings.Contains(one.Text, `"agent": "post"`) || !strings.Contains(one.Text, "\ndeny: the workflow is stopped.\n") {
+		t.Errorf("the approver reads %q, expected the agent whose work cannot be undone, and what follows", one.Text)
 	}
 	s.aepbctl(t, "approver", program.ExitOK, "", "approvals", "approve", id, "--yes", "--shown", one.Shown, "--reason", "the mail can stay")
 }

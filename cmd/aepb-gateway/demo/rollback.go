@@ -116,7 +116,7 @@ func (s *Stage) PlayRollback(ctx context.Context, with Scene) error {
 
 	f.say("6. The mail cannot be undone: the workflow is paused. An approver reads what is left, and lets it stay.")
 	for line := range strings.Lines(text) {
-		if strings.HasPrefix(line, "words:") || strings.Contains(line, `"agent":`) {
+		if strings.HasPrefix(line, "words:") || strings.HasPrefix(line, "approve:") || strings.HasPrefix(line, "deny:") || strings.Contains(line, `"agent":`) {
 			f.say("   │ %s", strings.TrimSpace(line))
 		}
 	}
