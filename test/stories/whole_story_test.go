@@ -398,9 +398,13 @@ func (s *wholeStory) verifies(t *testing.T) {
 	acts := map[ect.Act]int{}
 	for _, claims := range workflowFixture(t, s.Fixture, s.Client, s.wid) {
 		acts[claims.Act]++
+		if status, _ := claims.Ext.String(ect.ExtStatus); claims.Act == ect.ActRollbackResult && status != "completed" {
+			t.Errorf("the rollback, or a step of it, is %s", status)
+		}
 	}
+	// A result of the dock, one of each step that is undone, and one of all.
 	for act, n := range map[ect.Act]int{
-		ect.ActWorkflowStart: 1, ect.ActCheckpoint: 5, ect.ActError: 1, ect.ActApprovalGranted: 2, ect.ActWorkflowComplete: 1,
+		ect.ActWorkflowStart: 1, ect.ActCheckpoint: 5, ect.ActError: 1, ect.ActRollbackResult: 4, ect.ActApprovalGranted: 2, ect.ActWorkflowComplete: 1,
 	} {
 		if acts[act] != n {
 			t.Errorf("%d tokens say %s, expected %d", acts[act], act, n)

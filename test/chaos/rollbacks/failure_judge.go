@@ -15,7 +15,10 @@ func (g *group) judgeFailures(ctx context.Context, journeys []*journey) (rep Rep
 		return rep, err
 	}
 	kind := Kind{Name: g.Name}
-	for _, p := range places {
+	for i, p := range places {
+		if i > 0 && places[i-1].phase == p.phase {
+			continue
+		}
 		if rep.Kills[g.Name+" "+string(p.phase)] == 0 {
 			rep.Violations = append(rep.Violations, Violation{g.Name, "", "no gateway was killed in the phase " + string(p.phase), ""})
 		}
