@@ -143,6 +143,10 @@ func (g *group) fail(ctx context.Context) (journeys []*journey, err error) {
 			return journeys, err
 		}
 	}
+	ends.Wait()
+	for _, j := range journeys {
+		g.goOn(ctx, j)
+	}
 	return journeys, nil
 }
 
@@ -219,15 +223,23 @@ func (g *group) decide(ctx context.Context, j *journey, r *round) {
 		j.failure = "the workflow is paused after the grant"
 		return
 	}
-	next := &step{agent: agentHotel, tool: toolMail, args: args{Key: uuid.NewString()}}
-	if g.call(ctx, j.trip, next, &round{replica: r.replica}, j.steps[stepSibling].tokens[len(j.steps[stepSibling].tokens)-1]); !next.answered {
-		j.goesOn = next.why
-	}
 	j.ended = time.Now()
 }
 
 // knownIn is how long it takes at most until all replicas know of a pause or its end, if one was just killed.
 const knownIn = 10 * time.Second
+
+// goOn makes one more call of a journey. No gateway is killed meanwhile, so it has an answer.
+func (g *group) goOn(ctx context.Context, j *journey) {
+	if j.failure != "" {
+		return
+	}
+	tokens := j.steps[stepSibling].tokens
+	next := &step{agent: agentHotel, tool: toolMail, args: args{Key: uuid.NewString()}}
+	if g.call(ctx, j.trip, next, &round{}, tokens[len(tokens)-1]); !next.answered {
+		j.goesOn = next.why
+	}
+}
 
 // stands waits until each replica says that the workflow of a journey is paused, or that it is not. False: they do not in time.
 func (g *group) stands(ctx context.Context, j *journey, paused bool) bool {
