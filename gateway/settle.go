@@ -383,7 +383,7 @@ func (h humans) Standing(ctx context.Context, wid string) (hitl.Mode, error) {
 func (h humans) Ask(ctx context.Context, q rollback.Question) error {
 	return approval.Ask(ctx, h.g.parts.Approvals, approval.Question{
 		ID: q.ID, About: "rollback", Asker: q.Asker, Workflow: q.Workflow, Gated: q.Gated, Input: ect.Hash(q.Content), Content: q.Content,
-		Subject: "These steps cannot be undone. Grant: they stay, and the workflow goes on. Deny: the workflow is stopped.",
+		Subject: "These steps cannot be undone.", Grant: "the steps stay, and the workflow goes on", Deny: "the workflow is stopped",
 	})
 }
 

@@ -49,7 +49,7 @@ func demoCommand() *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON document")
 	cmd.Flags().BoolVar(&keep, "keep", false, "keep running, and print how to reach everything")
-	cmd.Flags().Func("scene", "play the scene of this `name` instead: "+sceneFailure+" (an agent breaks, recovers, and is retired), "+sceneApproval+" (calls wait for an approver) or "+sceneRollback+" (a booking is undone)", func(name string) error {
+	cmd.Flags().Func("scene", "play the scene of this `name` instead: "+sceneFailure+" (an agent breaks, recovers, and is retired), "+sceneApproval+" (calls wait for an approver) or "+sceneRollback+" (a failure undoes what led to it)", func(name string) error {
 		if scene = name; name != sceneFailure && name != sceneApproval && name != sceneRollback {
 			return errors.New("there is no such scene")
 		}
@@ -86,6 +86,10 @@ func runDemo(ctx context.Context, scene string, asJSON, keep bool, stdout, stder
 		d.compensate = map[string]config.Compensation{demo.BookTool: {
 			Tool: demo.CancelTool, Arguments: config.Arguments(`{"booking":{"result":"/booking"}}`),
 		}}
+		d.document = filepath.Join(dir, "policy.json")
+		if err := os.WriteFile(d.document, []byte(demo.CascadePolicy), 0o600); err != nil {
+			return err
+		}
 	}
 	if scene != "" {
 		d.recorded = make(chan string, 256)
@@ -147,6 +151,7 @@ type demoGateway struct {
 	approvals []config.Approval
 	// compensate says how the calls of the calculator are undone.
 	compensate map[string]config.Compensation
+	document   string       // file of the policy document; empty: there is none
 	recorded   chan string  // what is recorded, for a scene; nil: for the main one
 	ahead      atomic.Int64 // nanoseconds by which the clock of the circuit breakers is ahead
 	at         server.Addresses
@@ -160,11 +165,14 @@ func (d *demoGateway) start(ctx context.Context, agents []demo.Agent) (string, e
 		return "", err
 	}
 	d.at = sockets.Addresses()
-	known := config.Config{Agents: map[string]config.Agent{}, Policy: config.Policy{Approvals: d.approvals}}
+	known := config.Config{Agents: map[string]config.Agent{}, Policy: config.Policy{Approvals: d.approvals, Document: d.document}}
 	for _, a := range agents {
 		agent := config.Agent{ID: string(a.SVID.ID), Endpoints: []config.Endpoint{{Binding: a.Binding, URL: a.URL}}}
 		if a.Name == "calculator" {
 			agent.Compensate = d.compensate
+		}
+		if a.Name == demo.DockName {
+			agent.Rollback = "own"
 		}
 		known.Agents[a.Name] = agent
 	}

@@ -24,6 +24,8 @@ type Question struct {
 	Gated    ect.ID // the token of what is decided, on record there
 	Input    string // inp_hash of that token
 	Subject  string
+	Grant    string          // what follows from a grant
+	Deny     string          // what follows from a denial, and from silence
 	Content  json.RawMessage // all that is decided about
 }
 
@@ -38,7 +40,7 @@ func Ask(ctx context.Context, s *Service, q Question) error {
 		Call: q.call(), Demand: demand, Input: q.Input, Workflow: q.Workflow,
 		Sign: func(context.Context) (string, ect.ID, error) { return q.Workflow, q.Gated, nil },
 	}
-	r.Text, r.Whole = hitl.Show(hitl.Shown{Call: r.Call, Args: q.Content, Words: q.Subject, Demand: demand, Workflow: q.Workflow, Until: s.deps.Now().Add(questionFor)})
+	r.Text, r.Whole = hitl.Show(hitl.Shown{Grant: q.Grant, Deny: q.Deny, Call: r.Call, Args: q.Content, Words: q.Subject, Demand: demand, Workflow: q.Workflow, Until: s.deps.Now().Add(questionFor)})
 	_, err := s.Open(ctx, q.ID, "", "", r)
 	return err
 }

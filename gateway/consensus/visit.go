@@ -224,6 +224,6 @@ func (s *Service) escalate(ctx context.Context, r consensus.Round) error {
 	}
 	return s.deps.Humans.Ask(ctx, approval.Question{
 		ID: r.Human.Approval, About: "consensus", Asker: r.Proposal.Proposer, Workflow: r.Workflow, Gated: r.Proposed, Input: ect.Hash([]byte(r.Signed)),
-		Subject: r.Proposal.Subject, Content: content,
+		Subject: r.Proposal.Subject, Grant: "the round commits", Deny: "the round aborts", Content: content,
 	})
 }

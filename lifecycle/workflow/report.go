@@ -143,8 +143,12 @@ func (r Run) stepReport(s Step, byID map[ect.ID][]Token, now time.Time) StepRepo
 	}
 	until := now.Unix()
 	ended := false
+	undoing := r.undoing(s.ID, byID)
 	r.below(s.ID, func(id ect.ID) {
 		for _, t := range byID[id] {
+			if undoing[id] {
+				t.Audience = nil
+			}
 			if len(r.stepsOf(id)) == 0 {
 				out.add(t)
 			}
@@ -171,14 +175,27 @@ func (t Token) ends() bool {
 	}
 }
 
+// undoing are the tokens below a step that came of a rollback. They are for the agents of all steps that it undid.
+func (r Run) undoing(id ect.ID, byID map[ect.ID][]Token) map[ect.ID]bool {
+	var requests []ect.ID
+	r.below(id, func(id ect.ID) {
+		if slices.ContainsFunc(byID[id], func(t Token) bool { return t.Node.Act == ect.ActRollbackRequest }) {
+			requests = append(requests, id)
+		}
+	})
+	found := map[ect.ID]bool{}
+	r.walk(requests, r.graph.Children, func(id ect.ID) { found[id] = true })
+	return found
+}
+
 // below visits what is reached from an id through annotations alone, up to the next steps.
 func (r Run) below(id ect.ID, visit func(ect.ID)) {
-	r.walk(id, r.graph.Children, visit)
+	r.walk([]ect.ID{id}, r.graph.Children, visit)
 }
 
 // above are the steps from which a step is reached through annotations alone.
 func (r Run) above(id ect.ID) (found []ect.ID) {
-	r.walk(id, r.graph.Parents, func(id ect.ID) {
+	r.walk([]ect.ID{id}, r.graph.Parents, func(id ect.ID) {
 		if len(r.stepsOf(id)) > 0 {
 			found = append(found, id)
 		}
@@ -186,10 +203,15 @@ func (r Run) above(id ect.ID) (found []ect.ID) {
 	return found
 }
 
-// walk visits what next leads to from an id, and goes on behind annotations; at most maxAnnotations ids.
-func (r Run) walk(id ect.ID, next func(ect.ID) []ect.ID, visit func(ect.ID)) {
-	seen := map[ect.ID]bool{id: true}
-	for queue := next(id); len(queue) > 0 && len(seen) < maxAnnotations; queue = queue[1:] {
+// walk visits what next leads to from some ids, and goes on behind annotations; at most maxAnnotations ids.
+func (r Run) walk(from []ect.ID, next func(ect.ID) []ect.ID, visit func(ect.ID)) {
+	seen := map[ect.ID]bool{}
+	var queue []ect.ID
+	for _, id := range from {
+		seen[id] = true
+		queue = append(queue, next(id)...)
+	}
+	for ; len(queue) > 0 && len(seen) < maxAnnotations; queue = queue[1:] {
 		at := queue[0]
 		if seen[at] {
 			continue

@@ -386,6 +386,19 @@ func TestReport_Planned(t *testing.T) {
 	}
 }
 
+// TestReport_AgentsOfRollback: what a rollback sends to the agents of later steps does not make them agents of the step that it goes back to.
+func TestReport_AgentsOfRollback(t *testing.T) {
+	t.Parallel()
+	rollback := token("back", ect.ActRollbackRequest, gateway, "saved")
+	tokens := []workflow.Token{
+		task("t", agentA), to(agentB, request("q", "t")), checkpoint("saved", true, "q"), reply("r", "q"),
+		rollback, to(agentC, token("undo", ect.ActRollbackRequest, gateway, "other", "back")), to(agentC, request("sent", "undo")),
+	}
+	if agents := runOf(t, tokens).Report(tokens, time.Unix(200, 0)).Steps[0].Agents; !slices.Equal(agents, []string{string(agentB)}) {
+		t.Errorf("the agents are %v", agents)
+	}
+}
+
 func TestNew_Bounds(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

@@ -12,8 +12,10 @@ import (
 // MaxShown bounds the text of an approval, in bytes: approvers read all of it, or deny.
 const MaxShown = 64 << 10
 
-// Shown is what an approver is shown of one call.
+// Shown is what an approver is shown of one call, or of a question that is not about a call.
 type Shown struct {
+	Grant    string // of a question: what follows from a grant; empty: it is a call
+	Deny     string // of a question: what follows from a denial, and from no decision
 	Call     Call
 	Args     json.RawMessage // of the call; empty: it has none
 	Words    string          // what the message says beside the arguments, or in place of them; empty: nothing
@@ -72,9 +74,13 @@ func (s *Shown) head(w *writer) {
 		w.line("role of each approver", role)
 	}
 	until := s.Until.UTC().Format(time.RFC3339)
-	w.add(fmt.Sprintf("approve: the call is sent once. Approvals needed: %d, before %s.\n", max(s.Demand.Approvers, 1), until))
-	w.add("deny: the call is not sent.\n")
-	w.add("no decision until " + until + ": " + s.Demand.Unreachable.outcome() + ".\n")
+	grant, deny, silence := "the call is sent once", "the call is not sent", s.Demand.Unreachable.outcome()
+	if s.Grant != "" {
+		grant, deny, silence = s.Grant, s.Deny, s.Deny
+	}
+	w.add(fmt.Sprintf("approve: %s. Approvals needed: %d, before %s.\n", grant, max(s.Demand.Approvers, 1), until))
+	w.add("deny: " + deny + ".\n")
+	w.add("no decision until " + until + ": " + silence + ".\n")
 }
 
 func (u Unreachable) outcome() string {

@@ -21,6 +21,19 @@ func shown(args string) hitl.Shown {
 	}
 }
 
+// TestShow_Question: what is not about a call says nothing of a call that is sent.
+func TestShow_Question(t *testing.T) {
+	t.Parallel()
+	s := shown(`{"steps":2}`)
+	s.Grant, s.Deny = "the steps stay", "the workflow is stopped"
+	got, whole := hitl.Show(s)
+	want := "approve: the steps stay. Approvals needed: 2, before 2026-12-01T09:15:00Z.\ndeny: the workflow is stopped.\n" +
+		"no decision until 2026-12-01T09:15:00Z: the workflow is stopped.\n"
+	if !strings.Contains(got, want) || strings.Contains(got, "call is") || !whole {
+		t.Errorf("%s", got)
+	}
+}
+
 func TestShow_Text(t *testing.T) {
 	t.Parallel()
 	s := shown(`{"path":"C:\\x\u0041\n\"é","n":1.50e+3,"l":[true,null,[],{}],"o":{"z":1,"a":2}}`)

@@ -27,7 +27,7 @@ var knowers = []struct{ path, because string }{
 	{"gateway/server/surfaces.go", "agents are called over gRPC by A2A's cards"},
 	{"cmd/aepb-gateway/dev.go", "a flag for each protocol in which it adds an agent"},
 	{"cmd/aepb-gateway/serve.go", "what a configuration takes from callers"},
-	{"cmd/aepb-gateway/demo", "its two agents speak two protocols"},
+	{"cmd/aepb-gateway/demo", "its agents speak three protocols"},
 	{"cmd/aepbctl", "a flag for each, and one for any other; what stands in the registry of bindings"},
 	{"gateway/transport/peer/dial.go", "gateways show each other agents by A2A's cards"},
 	{"gateway/destination/peers.go", "gateways talk to each other in what has one message per HTTP body"},

@@ -109,18 +109,21 @@ func replaceMaster(ctx context.Context, nodes []*redisserver.Server) error {
 const (
 	fullRollbackKills, fullRollbackMasters   = 50, 5
 	shortRollbackKills, shortRollbackMasters = 2, 1
+	fullFailureKills, shortFailureKills      = 10, 1 // at each place of a rollback that a failure begins
 	fullRollbackWait, shortRollbackWait      = 2 * time.Minute, 10 * time.Second
 )
 
 // rollBack plays the act of workflows that are rolled back, in the words of the other acts.
 func rollBack(ctx context.Context, binary, dir string, lasts time.Duration, nodes []*redisserver.Server) (rep report, err error) {
-	kills, masters, waits := fullRollbackKills, fullRollbackMasters, fullRollbackWait
+	kills, masters, failures, waits := fullRollbackKills, fullRollbackMasters, fullFailureKills, fullRollbackWait
 	if lasts < small {
-		kills, masters, waits = shortRollbackKills, shortRollbackMasters, shortRollbackWait
+		kills, masters, failures, waits = shortRollbackKills, shortRollbackMasters, shortFailureKills, shortRollbackWait
 	}
 	clustered, alone := nodes[:len(nodes)-1], nodes[len(nodes)-1:]
 	seed := rand.Uint64()
-	found, err := rollbacks.Play(ctx, rollbacks.Setup{Binary: binary, Dir: filepath.Join(dir, "gateways"), Seed: seed, Waits: waits, Groups: []fleet.Group{
+	found, err := rollbacks.Play(ctx, rollbacks.Setup{Binary: binary, Dir: filepath.Join(dir, "gateways"), Seed: seed, Waits: waits, Failures: fleet.Group{
+		Name: "failures", State: "redis: {plaintext: loopback, prefix: 'failures:', " + stateConfig(alone) + "}", Replicas: 2, Kills: failures,
+	}, Groups: []fleet.Group{
 		{Name: "redis", State: "redis: {plaintext: loopback, " + stateConfig(alone) + "}", Replicas: 2, Kills: kills},
 		{Name: "bbolt", State: `path: "DIR/state.db"`, Replicas: 1, Kills: kills},
 		{

@@ -30,6 +30,7 @@ func TestPrograms_EndToEnd(t *testing.T) {
 	t.Run("demo --keep", func(t *testing.T) { demoKeepsRunning(t, root, bin) })
 	t.Run("demo --scene failure", func(t *testing.T) { demoRetires(t, bin) })
 	t.Run("demo --scene approval", func(t *testing.T) { demoApproves(t, bin) })
+	t.Run("demo --scene rollback", func(t *testing.T) { demoUndoes(t, bin) })
 	t.Run("scraped by Prometheus", func(t *testing.T) { scraped(t, root, bin) })
 }
 

@@ -50,6 +50,24 @@ func demoApproves(t *testing.T, bin string) {
 	})
 }
 
+// demoUndoes: the scene shows steps at agents of three protocols, one that fails, that exactly two are undone, what an approver is left
+// with, and how each step ends.
+func demoUndoes(t *testing.T, bin string) {
+	t.Helper()
+	t.Parallel()
+	playsScene(t, bin, "rollback", []string{
+		`(?m)^1\. .*"atd.cascade":true`, `(?m)^2\. `, `book_table +at calculator +Aepb-Reversible: true`,
+		`(?m)^3\. `, `mail +at concierge +Aepb-Reversible: false`, `book_table +at calculator +Aepb-Reversible: true`, `reserve_boat +at dock +Aepb-Reversible: true`,
+		`booked now: \{"bookings":\["table-1","table-2"\]\}, boats reserved: 1`,
+		`(?m)^4\. `, `pay_deposit`, `(?m)^5\. `, `● atd:rollback_request \{.*"atd.cascade":true.*"atd.upstream_errors":\["`,
+		`booked now: \{"bookings":\["table-1"\]\}, boats reserved: 0`,
+		`(?m)^6\. `, `│ approve: the steps stay, and the workflow goes on\.`, `│ deny: the workflow is stopped\.`, `│ words: "These steps cannot be undone\."`, `│ "agent": "concierge"`, `● hitl:approval_granted \{.*"aepb.approver":"developer"`,
+		`done +spiffe://demo.aepb/agents/calculator\n +done +spiffe://demo.aepb/agents/concierge\n` +
+			` +rolled_back spiffe://demo.aepb/agents/calculator\n +rolled_back spiffe://demo.aepb/agents/dock\n +escalated +spiffe://demo.aepb/agents/calculator\n`,
+		`All \d\d ECTs of the workflow verified`,
+	})
+}
+
 // playsScene has the demo play a scene, and finds all that is wanted in what it prints, in this order.
 func playsScene(t *testing.T, bin, scene string, wanted []string) {
 	t.Helper()

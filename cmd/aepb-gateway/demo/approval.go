@@ -68,6 +68,15 @@ func (f *scene) ask(ctx context.Context, a int) string {
 
 // read shows the one approval that waits, and returns its id and the hash of its text.
 func (f *scene) read(ctx context.Context) (id, shown string) {
+	id, shown, text := f.fetch(ctx)
+	for line := range strings.Lines(text) {
+		f.say("   │ %s", strings.TrimSuffix(line, "\n"))
+	}
+	return id, shown
+}
+
+// fetch is the one approval that waits: its id, and its text with the hash.
+func (f *scene) fetch(ctx context.Context) (id, shown, text string) {
 	got, _ := f.send(ctx, http.MethodGet, f.Admin+"/api/approvals?state=pending", "", http.StatusOK)
 	var list struct{ Approvals []struct{ ID string } }
 	f.decode(got, &list)
@@ -75,15 +84,12 @@ func (f *scene) read(ctx context.Context) (id, shown string) {
 		f.err = fmt.Errorf("%d approvals wait, expected one", len(list.Approvals))
 	}
 	if f.err != nil {
-		return "", ""
+		return "", "", ""
 	}
 	got, _ = f.send(ctx, http.MethodGet, f.Admin+"/api/approvals/"+list.Approvals[0].ID, "", http.StatusOK)
 	var one struct{ Shown, Text string }
 	f.decode(got, &one)
-	for line := range strings.Lines(one.Text) {
-		f.say("   │ %s", strings.TrimSuffix(line, "\n"))
-	}
-	return list.Approvals[0].ID, one.Shown
+	return list.Approvals[0].ID, one.Shown, one.Text
 }
 
 // decide is what the approver wants.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/cmd/aepb-gateway/demo/peers"
 	"github.com/aepb/aepb-gateway/ect/identity"
+	"github.com/aepb/aepb-gateway/translators/uacp"
 )
 
 // Agent is one agent that the demo wants the gateway to know.
@@ -27,7 +28,7 @@ type Agent struct {
 type Deps struct {
 	Development *identity.Development
 	Start       func(context.Context, []Agent) (publicURL string, err error)
-	Bookings    bool // the MCP server has the tools of a booking office, too
+	Bookings    bool // the MCP server has the tools of a booking office, too, and the dock is there
 }
 
 // Exchange is one message and all that is known about it.
@@ -56,6 +57,7 @@ type Stage struct {
 	deps      Deps
 	agent     *peers.A2AAgent
 	tools     *peers.MCPServer
+	dock      *dock // nil: there is none
 	publicURL string
 }
 
@@ -81,10 +83,21 @@ func Open(ctx context.Context, deps Deps) (*Stage, error) {
 	if err != nil {
 		return nil, errors.Join(err, s.agent.Stop(ctx))
 	}
-	s.publicURL, err = deps.Start(ctx, []Agent{
+	agents := []Agent{
 		{Name: "concierge", Binding: "a2a-v1", URL: s.agent.URL(), SVID: concierge},
 		{Name: "calculator", Binding: "mcp-v1", URL: s.tools.URL(), SVID: calculator},
-	})
+	}
+	if deps.Bookings {
+		svid, err := s.serving(DockName)
+		if err == nil {
+			s.dock, err = newDock(ctx, svid)
+		}
+		if err != nil {
+			return nil, errors.Join(err, s.Close(ctx))
+		}
+		agents = append(agents, Agent{Name: DockName, Binding: string(uacp.Binding), URL: s.dock.url(), SVID: svid})
+	}
+	s.publicURL, err = deps.Start(ctx, agents)
 	if err != nil {
 		return nil, errors.Join(err, s.Close(ctx))
 	}
@@ -93,7 +106,11 @@ func Open(ctx context.Context, deps Deps) (*Stage, error) {
 
 // Close stops the peers.
 func (s *Stage) Close(ctx context.Context) error {
-	return errors.Join(s.agent.Stop(ctx), s.tools.Stop(ctx))
+	err := errors.Join(s.agent.Stop(ctx), s.tools.Stop(ctx))
+	if s.dock != nil {
+		err = errors.Join(err, s.dock.stop())
+	}
+	return err
 }
 
 func (s *Stage) serving(name string) (*identity.SVID, error) {

@@ -7,5 +7,9 @@
 // The demo succeeds only if all of it holds.
 //
 // In the scene of an agent that fails, one of the agents breaks, recovers and is retired. In that of approvals, calls
-// wait for an approver, who grants one and denies another.
+// wait for an approver, who grants one and denies another. In that of rollbacks a step fails, and what led to it is undone
+// at an MCP server by a compensating call, and at an agent of µACP by its own rollback.
+//
+// The agent of µACP is in this package, because that protocol has no SDK. SLIM would need a node, which is a program of its
+// own that would have to be downloaded.
 package demo

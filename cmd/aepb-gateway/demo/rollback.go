@@ -86,67 +86,62 @@ func (o *office) list(map[string]string) (string, bool) {
 	return string(text), err != nil
 }
 
-// PlayRollback has a caller book a table at an MCP server that knows nothing of rollbacks, has the next step fail, shows what a rollback would do, rolls
-// back, and verifies the evidence.
+// CascadePolicy is the policy document of the scene of rollbacks.
+const CascadePolicy = `{"constraints":{"atd.cascade":true}}`
+
+// PlayRollback has a caller begin a workflow over agents of three protocols, in which a step fails. The gateway undoes what led to that, leaves the rest,
+// and waits for an approver at what cannot be undone. The approver grants that, and all evidence of the workflow is verified.
 func (s *Stage) PlayRollback(ctx context.Context, with Scene) error {
 	f := s.open(with)
-	f.say("1. A caller begins a workflow. The operator has said in the configuration that %s undoes %s.", CancelTool, BookTool)
+	f.say("1. A caller begins a workflow. The policy document of the operator is %s: a failure undoes what led to it.", CascadePolicy)
 	got, _ := f.send(ctx, http.MethodPost, f.stage.publicURL+"/atd/workflows", `{"description":"dinner for two"}`, http.StatusCreated)
 	var begun struct{ WID, JTI string }
 	f.decode(got, &begun)
-	f.evidence(ctx, ect.ActWorkflowStart)
 
-	f.say("2. An unmodified A2A client has a table booked. Before the call leaves, the gateway keeps what is needed to undo it.")
-	parent, checkpoint := f.step(ctx, BookTool, `{"name":"Ada"}`, begun.JTI)
-	f.evidence(ctx, ect.ActCheckpoint)
-
-	f.say("3. The next step fails: the table is booked, and it should not be.")
-	f.step(ctx, PayTool, `{"booking":"table-1"}`, parent)
+	f.say("2. An unmodified A2A client has a table booked for Alan. That is a branch of its own, and is done.")
+	f.step(ctx, "calculator", BookTool, `{"data":{"skill":"book_table","input":{"name":"Alan"}}}`, begun.JTI)
+	f.say("3. Three more steps follow from each other, at agents of A2A, MCP and µACP.")
+	last := f.step(ctx, "concierge", "mail", `{"text":"We are coming!"}`, begun.JTI)
+	last = f.step(ctx, "calculator", BookTool, `{"data":{"skill":"book_table","input":{"name":"Ada"}}}`, last)
+	last = f.step(ctx, DockName, ReserveTool, `{"data":{"skill":"reserve_boat","input":{}}}`, last)
 	f.bookings(ctx)
 
-	f.say("4. What would a rollback do? Nothing happens yet.")
-	got, _ = f.send(ctx, http.MethodPost, f.Admin+"/api/rollbacks", fmt.Sprintf(`{"checkpoint":%q,"cascade":true,"plan":true}`, checkpoint), http.StatusOK)
-	var plan struct {
-		Steps  []struct{ Checkpoint, Agent, How string }
-		Agents []string
-		By     time.Time
-	}
-	f.decode(got, &plan)
-	for _, step := range plan.Steps {
-		f.say("   │ %s at %s, checkpoint %s", step.How, step.Agent, step.Checkpoint)
-	}
-	f.say("   │ agents: %s; by %s", strings.Join(plan.Agents, ", "), plan.By.Format(time.RFC3339))
+	f.say("4. The next step fails.")
+	f.step(ctx, "calculator", PayTool, `{"data":{"skill":"pay_deposit","input":{}}}`, last)
 
-	f.say("5. The operator rolls back. The gateway sends the compensating call, with what the booking returned.")
-	f.rollBack(ctx, checkpoint)
+	f.say("5. Without a request of anyone, the dock is asked to roll back itself, and %s undoes the booking of Ada.", CancelTool)
 	f.evidence(ctx, ect.ActRollbackRequest)
+	id, shown, text := f.waits(ctx)
 	f.bookings(ctx)
 
-	f.prove(ctx)
+	f.say("6. The mail cannot be undone: the workflow is paused. An approver reads what is left, and lets it stay.")
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, "words:") || strings.HasPrefix(line, "approve:") || strings.HasPrefix(line, "deny:") || strings.Contains(line, `"agent":`) {
+			f.say("   │ %s", strings.TrimSpace(line))
+		}
+	}
+	f.decide(ctx, id, shown, "approve")
+	f.evidence(ctx, ect.ActApprovalGranted)
+	f.states(ctx, begun.WID)
 	return f.err
 }
 
-// step calls a tool after an earlier step, and returns the token of the answer and that of the checkpoint.
-func (f *scene) step(ctx context.Context, tool, input, after string) (reply, checkpoint string) {
-	body := fmt.Sprintf(`{"message":{"messageId":%q,"role":"ROLE_USER","parts":[{"data":{"skill":%q,"input":%s}}]}}`, tool, tool, input)
-	got, header := f.sendWith(ctx, http.MethodPost, f.stage.publicURL+"/agents/calculator/a2a/message:send", body, http.StatusOK, http.Header{"Aepb-Parent-Jti": {after}})
+// step has an agent do something after an earlier step, and returns the token of the answer.
+func (f *scene) step(ctx context.Context, agent, what, part, after string) (last string) {
+	body := fmt.Sprintf(`{"message":{"messageId":%q,"role":"ROLE_USER","parts":[%s]}}`, ect.NewID(), part)
+	_, header := f.sendWith(ctx, http.MethodPost, f.stage.publicURL+"/agents/"+agent+"/a2a/message:send", body, http.StatusOK, http.Header{"Aepb-Parent-Jti": {after}})
 	for _, token := range header.Values(ect.HeaderName) {
 		claims, _, err := ect.ParseUnverified(token)
 		if err != nil && f.err == nil {
 			f.err = err
 		}
-		if reply = string(claims.ID); claims.Act == ect.ActCheckpoint {
-			checkpoint = reply
-		}
+		last = string(claims.ID)
 	}
-	f.say("   %s", shorten(string(got)))
-	if checkpoint != "" {
-		f.say("   Aepb-Reversible: %s", header.Get("Aepb-Reversible"))
-	}
-	return reply, checkpoint
+	f.say("   %-14s at %-11s Aepb-Reversible: %s", what, agent, header.Get("Aepb-Reversible"))
+	return last
 }
 
-// bookings shows what is booked.
+// bookings shows what is booked and reserved.
 func (f *scene) bookings(ctx context.Context) {
 	body := `{"message":{"messageId":"list","role":"ROLE_USER","parts":[{"data":{"skill":"list_bookings","input":{}}}]}}`
 	got, _ := f.send(ctx, http.MethodPost, f.stage.publicURL+"/agents/calculator/a2a/message:send", body, http.StatusOK)
@@ -161,37 +156,49 @@ func (f *scene) bookings(ctx context.Context) {
 	for _, artifact := range reply.Task.Artifacts {
 		for _, part := range artifact.Parts {
 			if part.Data != nil {
-				f.say("   booked now: %s", part.Data)
+				f.say("   booked now: %s, boats reserved: %d", part.Data, f.stage.dock.boats())
 			}
 		}
 	}
 }
 
-// rollBack rolls back, and waits for the end.
-func (f *scene) rollBack(ctx context.Context, checkpoint string) {
-	got, _ := f.send(ctx, http.MethodPost, f.Admin+"/api/rollbacks", fmt.Sprintf(`{"checkpoint":%q,"cascade":true,"reason":"the deposit cannot be paid"}`, checkpoint), http.StatusAccepted)
+// waits waits until the rollback has left something to an approver: an approval, with what the approver reads.
+func (f *scene) waits(ctx context.Context) (id, shown, text string) {
 	for f.err == nil {
-		var view struct {
-			WID, Request, Status, ECT string
-			Steps                     []struct{ Agent, State string }
-		}
-		f.decode(got, &view)
-		if view.Status != "" {
-			for _, step := range view.Steps {
-				f.say("   %s: %s", step.Agent, step.State)
-			}
-			f.say("   the rollback is %s", view.Status)
-			f.tokens = append(f.tokens, view.ECT)
-			if view.Status != "completed" && f.err == nil {
-				f.err = fmt.Errorf("the rollback ended as %s, expected completed", view.Status)
-			}
-			return
+		got, _ := f.send(ctx, http.MethodGet, f.Admin+"/api/approvals?state=pending", "", http.StatusOK)
+		var list struct{ Approvals []struct{ ID string } }
+		if f.decode(got, &list); len(list.Approvals) > 0 {
+			return f.fetch(ctx)
 		}
 		select {
 		case <-time.After(pollEvery):
 		case <-ctx.Done():
-			f.err = fmt.Errorf("the rollback has not ended: %w", ctx.Err())
+			f.err = fmt.Errorf("no approval waits: %w", ctx.Err())
 		}
-		got, _ = f.send(ctx, http.MethodGet, f.Admin+"/api/rollbacks/"+view.WID+"/"+view.Request, "", http.StatusOK)
 	}
+	return "", "", ""
+}
+
+// states shows the steps of a workflow, and verifies all of its evidence offline.
+func (f *scene) states(ctx context.Context, wid string) {
+	got, _ := f.send(ctx, http.MethodGet, f.stage.publicURL+"/atd/workflows/"+wid, "", http.StatusOK)
+	var report struct {
+		Steps []struct {
+			Agents []string
+			State  string
+		}
+	}
+	f.decode(got, &report)
+	for _, step := range report.Steps {
+		f.say("   %-11s %s", step.State, strings.Join(step.Agents, ", "))
+	}
+	got, _ = f.send(ctx, http.MethodGet, f.stage.publicURL+"/workflows/"+wid, "", http.StatusOK)
+	var page struct{ ECTs []string }
+	f.decode(got, &page)
+	if f.tokens = page.ECTs; f.err != nil {
+		return
+	}
+	verified, err := f.stage.verify(ctx, f.tokens)
+	f.err = err
+	f.say("All %d ECTs of the workflow verified against the trust bundle.", len(verified))
 }

@@ -26,6 +26,11 @@ const (
 	toolCancel = "cancel_booking"
 	toolGet    = "get_booking"
 	toolRename = "rename_guest"
+
+	toolMail    = "send_mail" // cannot be undone
+	toolPay     = "pay"       // fails
+	toolReserve = "reserve"   // of an agent that rolls back itself
+	toolBack    = "rollback"  // its rollback is no tool, and is noted as one
 )
 
 // answersIn is how long the hotel takes for one call.
@@ -47,6 +52,7 @@ type deed struct {
 	args  args
 	token ect.ID // of the gateway's token for it
 	hash  string // of its bytes
+	over  bool   // it was answered
 }
 
 // booking is how a booking stands.
@@ -55,9 +61,10 @@ type booking struct {
 	canceled bool
 }
 
-// hotel is an MCP server that knows nothing of rollback.
+// hotel is an MCP server that knows nothing of rollback, unless it has a signer: then it rolls back itself.
 type hotel struct {
 	server *httptest.Server
+	signer *ect.Signer
 
 	mu       sync.Mutex
 	bookings map[string]booking
@@ -67,14 +74,14 @@ type hotel struct {
 
 var errNoBooking = errors.New("there is no such booking")
 
-func serveHotel(trust *devgateway.Trust) (*hotel, error) {
-	conf, err := trust.PeerTLS("hotel")
+func serveHotel(trust *devgateway.Trust, name string) (*hotel, error) {
+	conf, err := trust.PeerTLS(name)
 	if err != nil {
 		return nil, err
 	}
 	h := &hotel{bookings: map[string]booking{}, deeds: map[string][]deed{}, tells: map[string]func(deed){}}
-	s := mcp.NewServer(&mcp.Implementation{Name: "hotel", Version: "1.0.0"}, nil)
-	for _, tool := range []string{toolCreate, toolCancel, toolGet, toolRename} {
+	s := mcp.NewServer(&mcp.Implementation{Name: name, Version: "1.0.0"}, nil)
+	for _, tool := range []string{toolCreate, toolCancel, toolGet, toolRename, toolMail, toolPay, toolReserve} {
 		s.AddTool(&mcp.Tool{Name: tool, Description: "Works.", InputSchema: json.RawMessage(`{"type":"object"}`)},
 			func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 				return h.call(ctx, req)
@@ -101,6 +108,10 @@ func (h *hotel) noting(next http.Handler) http.Handler {
 			return // the gateway was killed
 		}
 		r.Body = io.NopCloser(bytes.NewReader(body))
+		if r.URL.Path == rollbackPath && h.signer != nil {
+			h.rollsBack(w, r, body)
+			return
+		}
 		var m struct {
 			Method string `json:"method"`
 			Params struct {
@@ -114,6 +125,7 @@ func (h *hotel) noting(next http.Handler) http.Handler {
 				d.token = claims.ID
 			}
 			h.note(d)
+			defer h.answered(d)
 		}
 		next.ServeHTTP(w, r)
 	})
@@ -135,7 +147,17 @@ func (h *hotel) note(d deed) {
 	}
 }
 
-// expect has a function called when the hotel gets a call about a booking.
+// answered says that the hotel has answered a call.
+func (h *hotel) answered(d deed) {
+	h.mu.Lock()
+	tell := h.tells[d.args.of()]
+	h.mu.Unlock()
+	if d.over = true; tell != nil {
+		tell(d)
+	}
+}
+
+// expect has a function called when the hotel gets a call about a booking, and when it has answered it.
 func (h *hotel) expect(of string, come func(deed)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -158,6 +180,9 @@ func (h *hotel) call(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallTo
 	if !wait.Pause(ctx, answersIn/2) {
 		return nil, ctx.Err()
 	}
+	if req.Params.Name == toolPay {
+		return &mcp.CallToolResult{IsError: true, Content: []mcp.Content{&mcp.TextContent{Text: "the card was declined"}}}, nil
+	}
 	out, err := h.do(req.Params.Name, in)
 	if err != nil {
 		return nil, err
@@ -175,7 +200,7 @@ func (h *hotel) do(tool string, in args) (args, error) {
 	defer h.mu.Unlock()
 	b, there := h.bookings[in.ID]
 	switch {
-	case tool == toolCreate:
+	case tool == toolCreate, tool == toolReserve, tool == toolMail:
 		h.bookings[in.Key] = booking{guest: in.Guest}
 		return args{ID: in.Key}, nil
 	case !there:

@@ -44,6 +44,7 @@ func (r *Report) add(other Report) {
 	slices.SortFunc(r.Kinds, func(a, b Kind) int { return cmp.Compare(a.Name, b.Name) })
 	r.Violations = append(r.Violations, other.Violations...)
 	r.Evidence += other.Evidence
+	r.Log += other.Log
 	r.Kills, r.Results, r.Calls = sum(r.Kills, other.Kills), sum(r.Results, other.Results), sum(r.Calls, other.Calls)
 }
 

@@ -44,6 +44,8 @@ type Setup struct {
 	Binary, Dir string // of the gateway; for what it writes
 	Seed        uint64 // of the times at which kills come
 	Groups      []fleet.Group
+	// Failures is the group whose policy document says that a failure undoes what led to it.
+	Failures fleet.Group
 	// Waits is how long a caller sends a rollback request again. A call that was lost can be undone after a minute.
 	Waits time.Duration
 }
@@ -53,12 +55,19 @@ type group struct {
 	*fleet.Fleet
 
 	hotel  *hotel
+	dock   *hotel      // an agent that rolls back itself; nil: there is none
 	signer *ect.Signer // of callers
 	waits  time.Duration
 
 	mu    sync.Mutex
 	trips []*trip
 }
+
+// The agents.
+const (
+	agentHotel = "hotel"
+	agentDock  = "dock"
+)
 
 // configOf is the configuration of the auditor and the hotel.
 func configOf(hotel string) string {
@@ -107,13 +116,20 @@ func Play(ctx context.Context, s Setup) (rep Report, err error) {
 	if err != nil {
 		return rep, err
 	}
-	h, err := serveHotel(trust)
+	h, err := serveHotel(trust, agentHotel)
 	if err != nil {
 		return rep, err
 	}
 	defer h.stop()
 	var all errgroup.Group
 	var mu sync.Mutex
+	all.Go(func() error {
+		found, err := playFailures(ctx, s, trust, signer, h)
+		mu.Lock()
+		defer mu.Unlock()
+		rep.add(found)
+		return err
+	})
 	for i, one := range s.Groups {
 		all.Go(func() (err error) {
 			g := &group{hotel: h, signer: signer, waits: s.Waits}

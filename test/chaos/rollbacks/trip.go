@@ -30,6 +30,7 @@ const (
 
 // step is one call of a trip, and what undoes it.
 type step struct {
+	agent         string
 	tool          string
 	args          args
 	before        string // the guest that a renaming replaces
@@ -75,8 +76,8 @@ func newTrip(want int, cascade bool) *trip {
 	for range 2 {
 		key := uuid.NewString()
 		t.steps = append(t.steps,
-			&step{tool: toolCreate, args: args{Key: key, Guest: "Ada " + key}},
-			&step{tool: toolRename, args: args{ID: key, Guest: "Grace " + key}, before: "Ada " + key})
+			&step{agent: agentHotel, tool: toolCreate, args: args{Key: key, Guest: "Ada " + key}},
+			&step{agent: agentHotel, tool: toolRename, args: args{ID: key, Guest: "Grace " + key}, before: "Ada " + key})
 	}
 	return t
 }
@@ -155,16 +156,9 @@ func (g *group) run(ctx context.Context, t *trip, r *round) {
 	for _, s := range t.steps {
 		g.hotel.expect(s.args.of(), func(d deed) { t.comes(d, r) })
 	}
-	a, err := g.insist(ctx, r.replica, patience, "/atd/workflows", "", nil)
-	var began struct {
-		WID string `json:"wid"`
-		JTI ect.ID `json:"jti"`
-	}
-	if err != nil || json.Unmarshal([]byte(a.text), &began) != nil || began.WID == "" {
-		t.failure = fmt.Sprintf("no workflow began: %d %.300s %v", a.status, a.text, err)
+	if !g.begin(ctx, t, r) {
 		return
 	}
-	t.workflow, t.start, t.began = began.WID, began.JTI, time.Now()
 	last := t.start
 	for _, s := range t.steps {
 		if g.call(ctx, t, s, r, last); !s.answered {
@@ -186,8 +180,26 @@ func (g *group) run(ctx context.Context, t *trip, r *round) {
 	g.rollBack(ctx, t, r)
 }
 
+// begin begins the workflow of a trip.
+func (g *group) begin(ctx context.Context, t *trip, r *round) bool {
+	a, err := g.insist(ctx, r.replica, patience, "/atd/workflows", "", nil)
+	var began struct {
+		WID string `json:"wid"`
+		JTI ect.ID `json:"jti"`
+	}
+	if err != nil || json.Unmarshal([]byte(a.text), &began) != nil || began.WID == "" {
+		t.failure = fmt.Sprintf("no workflow began: %d %.300s %v", a.status, a.text, err)
+		return false
+	}
+	t.workflow, t.start, t.began = began.WID, began.JTI, time.Now()
+	return true
+}
+
 // comes says that a call of the trip has come to the hotel.
 func (t *trip) comes(d deed, r *round) {
+	if d.over {
+		return
+	}
 	if slices.ContainsFunc(t.steps, func(s *step) bool { return s.isDo(d) }) {
 		r.reach(calling)
 	} else if slices.ContainsFunc(t.steps, func(s *step) bool { return s.isUndo(d) }) {
@@ -226,7 +238,7 @@ func (g *group) call(ctx context.Context, t *trip, s *step, r *round, parent ect
 	}
 	s.task = token.ID()
 	r.reach(checkpointing)
-	a, err := g.insist(ctx, r.replica, callsFor, "/aepb/translate?from=a2a-v1&dest=hotel", token.Compact(), body)
+	a, err := g.insist(ctx, r.replica, callsFor, "/aepb/translate?from=a2a-v1&dest="+s.agent, token.Compact(), body)
 	s.tokens = a.ids()
 	for _, compact := range a.tokens {
 		if claims, _, err := ect.ParseUnverified(compact); err == nil && claims.Act == ect.ActCheckpoint {
