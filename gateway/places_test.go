@@ -134,16 +134,16 @@ func (b *queue) fill(t *testing.T, n int) {
 	}
 }
 
-// TestPlaces_OrderByClass: an agent of concurrency 4 whose queue of 64 is full gets never more than four calls at once, and
+// TestPlaces_OrderByClass: an agent of concurrency 4 for which a hundred calls wait gets never more than four calls at once, and
 // gets them by class (ATD-62, ATD-66); no critical call takes longer than twice the service time.
 func TestPlaces_OrderByClass(t *testing.T) {
 	inQueue(t, 4, func(t *testing.T, b *queue) {
 		b.Apply(gateway.Settings{Schedule: waits.Rules{Agents: map[string]schedule.Config{"calculator": {Places: 4, Longest: time.Hour}}, Priorities: classOf}})
 		b.fill(t, 4)
 		classes, slowest, refused := []string{"low", "normal", "high"}, time.Duration(0), 0
-		for i := range 60 {
-			class := classes[i/20]
-			b.send(t.Context(), b.by(fmt.Sprintf("%s/%d", class, i%5), i/20+1), func(_ transport.Answer, err error, _ time.Duration) {
+		for i := range 96 {
+			class := classes[i/32]
+			b.send(t.Context(), b.by(fmt.Sprintf("%s/%d", class, i%5), i/32+1), func(_ transport.Answer, err error, _ time.Duration) {
 				if err != nil {
 					refused++
 				}
@@ -158,7 +158,7 @@ func TestPlaces_OrderByClass(t *testing.T) {
 			})
 		}
 		b.wait(t)
-		want := strings.Repeat("0", 4) + strings.Repeat("9", 4) + strings.Repeat("3", 20) + strings.Repeat("2", 20) + strings.Repeat("1", 20)
+		want := strings.Repeat("0", 4) + strings.Repeat("9", 4) + strings.Repeat("3", 32) + strings.Repeat("2", 32) + strings.Repeat("1", 32)
 		if got := strings.Join(b.order, ""); got != want || refused != 0 || b.most.Load() != 4 {
 			t.Errorf("the order is\n%s, want\n%s; %d refused, %d at once", got, want, refused, b.most.Load())
 		}

@@ -22,7 +22,7 @@
 // shared by the jobs of the higher classes.
 //
 //	critical for 60 s   a critical job that has waited for [GiveUp] leaves the queue: exhausted
-//	full queue          16 jobs per place, at least 64, at most 4096: a further job is refused, unless one of a lower
+//	full queue          32 jobs per place, at least 64, at most 4096: a further job is refused, unless one of a lower
 //	                    class gives way, of the lowest class the one that came last: displaced. What has waited for
 //	                    Config.Longest does not give way
 //	caller's share      a quarter of the queue, at least one job: a caller that fills it is refused, and no other

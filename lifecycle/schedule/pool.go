@@ -13,7 +13,7 @@ const GiveUp = 60 * time.Second
 
 // Bounds of the queue.
 const (
-	queuePerPlace = 16
+	queuePerPlace = 32
 	leastQueue    = 64
 	mostQueue     = 4096
 	callersPart   = 4 // a caller has one part of so many

@@ -141,10 +141,10 @@ func TestPool_CriticalGivesUp(t *testing.T) {
 	}
 }
 
-// TestConfig_QueueIsBounded: 16 jobs per place, at least 64 and at most 4096.
+// TestConfig_QueueIsBounded: 32 jobs per place, at least 64 and at most 4096.
 func TestConfig_QueueIsBounded(t *testing.T) {
 	t.Parallel()
-	for places, want := range map[int]int{1: 64, 4: 64, 5: 80, 256: 4096, 10_000: 4096} {
+	for places, want := range map[int]int{1: 64, 2: 64, 4: 128, 5: 160, 128: 4096, 10_000: 4096} {
 		if total, perCaller := (schedule.Config{Places: places}).Queue(); total != want || perCaller != want/4 {
 			t.Errorf("%d places: a queue of %d, %d of one caller", places, total, perCaller)
 		}

@@ -88,7 +88,7 @@ func (w *twin) tick(now time.Time) (out schedule.Effects) {
 
 func (w *twin) submit(job schedule.Job, now time.Time) schedule.Effects {
 	out := w.tick(now)
-	queue := min(max(16*w.config.Places, 64), 4096)
+	queue := min(max(32*w.config.Places, 64), 4096)
 	waits := w.count(func(j twinJob) bool { return !j.runs })
 	ofCaller := w.count(func(j twinJob) bool { return !j.runs && j.Caller == job.Caller })
 	switch {
