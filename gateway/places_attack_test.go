@@ -49,6 +49,7 @@ func TestAttack_QuestionWithoutAnAnswer(t *testing.T) {
 // one of them gives way.
 func TestAttack_QueueFilledByLowClasses(t *testing.T) {
 	inQueue(t, 1, func(t *testing.T, b *queue) {
+		t.Helper()
 		b.fill(t, 1)
 		refused := 0
 		for i := range 64 {
@@ -76,6 +77,7 @@ func TestAttack_WorkflowForEachCall(t *testing.T) {
 	for name, started := range map[string]bool{"with starts": true, "without": false} {
 		t.Run(name, func(t *testing.T) {
 			inQueue(t, 2, func(t *testing.T, b *queue) {
+				t.Helper()
 				b.Apply(gateway.Settings{Schedule: waits.Rules{Agents: map[string]schedule.Config{"calculator": {Places: 2}}}})
 				b.fill(t, 2)
 				done := func(_ transport.Answer, err error, _ time.Duration) {
@@ -110,6 +112,7 @@ func TestAttack_WorkflowForEachCall(t *testing.T) {
 // TestPlaces_AgentCallsItself: an agent with one place that calls itself through the gateway does not wait for its own work.
 func TestPlaces_AgentCallsItself(t *testing.T) {
 	inQueue(t, 1, func(t *testing.T, b *queue) {
+		t.Helper()
 		inner := b.agent.called
 		b.agent.called = func(name string, args json.RawMessage) (string, error) {
 			if strings.Contains(string(args), `"a":1`) {

@@ -138,6 +138,7 @@ func (b *queue) fill(t *testing.T, n int) {
 // gets them by class (ATD-62, ATD-66); no critical call takes longer than twice the service time.
 func TestPlaces_OrderByClass(t *testing.T) {
 	inQueue(t, 4, func(t *testing.T, b *queue) {
+		t.Helper()
 		b.Apply(gateway.Settings{Schedule: waits.Rules{Agents: map[string]schedule.Config{"calculator": {Places: 4, Longest: time.Hour}}, Priorities: classOf}})
 		b.fill(t, 4)
 		classes, slowest, refused := []string{"low", "normal", "high"}, time.Duration(0), 0
@@ -172,6 +173,7 @@ func TestPlaces_OrderByClass(t *testing.T) {
 // same calls have the same results (ATD-65). An unknown hint changes nothing.
 func TestPlaces_ResultsDoNotDependOnHints(t *testing.T) {
 	inQueue(t, 2, func(t *testing.T, b *queue) {
+		t.Helper()
 		var results []string
 		for _, hints := range [][]string{{""}, {"low", "high", "critical", "urgent", "normal"}, nil} {
 			if hints == nil {
@@ -216,6 +218,7 @@ func (b *queue) hinting(t *testing.T, body, hint string) string {
 // of the operator.
 func TestPlaces_CallersHintOnlyLowers(t *testing.T) {
 	inQueue(t, 1, func(t *testing.T, b *queue) {
+		t.Helper()
 		b.fill(t, 1)
 		nothing := func(_ transport.Answer, err error, _ time.Duration) {
 			if err != nil {
@@ -241,6 +244,7 @@ func TestPlaces_CallersHintOnlyLowers(t *testing.T) {
 // call of another caller waits and is done.
 func TestAttack_QueueFilledByOneCaller(t *testing.T) {
 	inQueue(t, 1, func(t *testing.T, b *queue) {
+		t.Helper()
 		ctx, cancel := context.WithCancel(t.Context())
 		b.fill(t, 1)
 		refused := 0
@@ -276,6 +280,7 @@ func TestAttack_QueueFilledByOneCaller(t *testing.T) {
 // concurrency was taken out.
 func TestPlaces_ReloadHoldsAtOnce(t *testing.T) {
 	inQueue(t, 1, func(t *testing.T, b *queue) {
+		t.Helper()
 		b.fill(t, 1)
 		for i := range 6 {
 			b.send(t.Context(), b.by(fmt.Sprint("c", i), i), func(_ transport.Answer, err error, _ time.Duration) {
@@ -302,6 +307,7 @@ func TestPlaces_ReloadHoldsAtOnce(t *testing.T) {
 func TestPlaces_ExhaustedInAWorkflow(t *testing.T) {
 	var escalated atomic.Int64
 	inQueue(t, 1, func(t *testing.T, b *queue) {
+		t.Helper()
 		b.Apply(gateway.Settings{Schedule: waits.Rules{Agents: map[string]schedule.Config{"calculator": {Places: 1}}, Priorities: []waits.Priority{{Class: schedule.Critical}}}})
 		wid, start := b.begin(t)
 		b.agent.called = func(string, json.RawMessage) (string, error) {
@@ -344,6 +350,7 @@ func (b *queue) judgeError(t *testing.T, wid, severity string, state workflow.St
 // nevertheless (ATD-68).
 func TestPlaces_DegradedInAWorkflow(t *testing.T) {
 	inQueue(t, 1, func(t *testing.T, b *queue) {
+		t.Helper()
 		wid, start := b.begin(t)
 		b.fill(t, 1)
 		call := b.call(addBody)
@@ -367,6 +374,7 @@ func (b *queue) promised(a int) transport.Call {
 // about it or to cancel it takes no place.
 func TestPlaces_WorkInTheBackground(t *testing.T) {
 	inQueue(t, 1, func(t *testing.T, b *queue) {
+		t.Helper()
 		b.agent.gate, b.agent.entered = make(chan struct{}), make(chan struct{}, 9)
 		answer := b.exchange(t, b.promised(1))
 		id, state := taskIn(t, answer.Wire().Body)
@@ -397,6 +405,7 @@ func TestPlaces_WorkInTheBackground(t *testing.T) {
 // on.
 func TestPlaces_StreamOfACallerThatLeft(t *testing.T) {
 	inQueue(t, 1, func(t *testing.T, b *queue) {
+		t.Helper()
 		b.agent.gate, b.agent.entered = make(chan struct{}), make(chan struct{}, 9)
 		answer := b.exchange(t, b.a2aCall("SendStreamingMessage", adding))
 		if _, err := answer.Events().Next(t.Context()); err != nil {

@@ -117,11 +117,13 @@ func TestAttack_GateIsAvoided(t *testing.T) {
 		attack       func(t *testing.T, b *bookingGateway)
 	}{
 		"another act": {`{"id":"a","label":"create_booking","hitl_required":true}`, ``, func(t *testing.T, b *bookingGateway) {
+			t.Helper()
 			if _, err := b.Exchange(t.Context(), b.call(book, b.task(t, b.wid, book, b.last))); err != nil {
 				t.Fatal(err)
 			}
 		}},
 		"the act of the node, and another tool": {`{"id":"a","label":"send_task","hitl_required":true}`, ``, func(t *testing.T, b *bookingGateway) {
+			t.Helper()
 			if _, err := b.Exchange(t.Context(), b.call(book, b.task(t, b.wid, book, b.last))); err != nil {
 				t.Fatal(err)
 			}
@@ -129,12 +131,14 @@ func TestAttack_GateIsAvoided(t *testing.T) {
 		"before its turn": {
 			`{"id":"a","label":"create_booking","hitl_required":true},{"id":"b","label":"create_booking"}`, `{"from":"a","to":"b"}`,
 			func(t *testing.T, b *bookingGateway) {
+				t.Helper()
 				start := b.last
 				b.does(t, "create_booking", `{"guest":"Ada"}`)
 				b.after(start).does(t, "create_booking", `{"guest":"Grace"}`)
 			},
 		},
 		"twice": {`{"id":"a","label":"create_booking","hitl_required":true}`, ``, func(t *testing.T, b *bookingGateway) {
+			t.Helper()
 			start := b.last
 			for range 3 {
 				b.after(start).does(t, "create_booking", `{"guest":"Ada"}`)
@@ -196,6 +200,7 @@ func TestPlan_CriticalStepIsLookedAtFirst(t *testing.T) {
 // TestPlan_PriorityOfTheNode: the priority of a planned node lowers the class that policy gives its caller, and never raises it (ATD, Priority Levels).
 func TestPlan_PriorityOfTheNode(t *testing.T) {
 	inQueue(t, 1, func(t *testing.T, b *queue) {
+		t.Helper()
 		next := func(priority string, n int) transport.Call {
 			text := `{"wf_id":"` + priority + `","nodes":[{"id":"a","label":"add","resource_hints":{"priority":"` + priority + `"}}],"edges":[]}`
 			if _, err := b.Parts().Descriptors.Put(t.Context(), []byte(text), "ann"); err != nil {

@@ -230,7 +230,7 @@ func (f *follower) cascade(ctx context.Context, a aftermath) (undo.AftermathKind
 	}
 	err = f.rollbacks.open(ctx, o)
 	if err == nil || ctx.Err() != nil || passes(err) && !f.overdue(a) {
-		return "", nil // another look says how it stands
+		return "", nil //nolint:nilerr // another look says how it stands
 	}
 	f.refuse(ctx, a, err)
 	return undo.Refused, nil

@@ -90,11 +90,11 @@ func (s *Service) Descriptor(ctx context.Context, wid string) (descriptor.Descri
 	}
 	var d descriptor.Descriptor
 	if r.Plan != nil {
-		found := Bound{}
-		if found, d, err = s.load(ctx, r.Plan.Name, r.Plan.Version); err != nil {
+		found, text, err := s.load(ctx, r.Plan.Name, r.Plan.Version)
+		if err != nil {
 			return descriptor.Descriptor{}, false, err
 		}
-		if found != *r.Plan {
+		if d = text; found != *r.Plan {
 			err := fmt.Errorf("workflow: version %d of descriptor %q is not the text with which %s began: restore the store", found.Version, found.Name, wid)
 			return descriptor.Descriptor{}, false, attest.Recording(err)
 		}

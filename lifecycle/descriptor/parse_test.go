@@ -57,7 +57,8 @@ func TestParse_OwnMembers(t *testing.T) {
 		t.Errorf("node a: %+v", n)
 	}
 	want := []workflow.Planned{
-		{ID: "a", Act: "create_refund", Agents: []string{"id of billing"}}, {ID: "b", Act: "tell", Agents: []string{"spiffe://example.com/mail"}},
+		{ID: "a", Act: "create_refund", Agents: []string{"id of billing"}},
+		{ID: "b", Act: "tell", Agents: []string{"spiffe://example.com/mail"}},
 		{ID: "c", Act: "any", After: []string{"a", "b"}},
 	}
 	if diff := cmp.Diff(want, d.Planned(func(agent string) []string {

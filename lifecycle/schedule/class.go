@@ -29,7 +29,7 @@ func (c Class) String() string {
 // ParseClass reads one of critical, high, normal and low. Every other text is no class.
 func ParseClass(text string) (Class, bool) {
 	i := slices.Index(classes, text)
-	return Class(max(i, 0)), i > 0
+	return Class(max(i, 0)), i > 0 //nolint:gosec // a place in a list of five
 }
 
 // Effective is the class of a job: the lowest of what the operator allows and of the hints. A hint that is none does

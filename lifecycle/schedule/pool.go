@@ -204,10 +204,11 @@ func (p *Pool) free() bool { return p.config.Places <= 0 || len(p.running) < p.c
 func (p *Pool) next(now time.Time) (best int) {
 	longest := p.longest()
 	for i := range p.waiting {
-		w, b, before := &p.waiting[i], &p.waiting[best], false
+		w, b := &p.waiting[i], &p.waiting[best]
 		if now.Sub(w.Came) >= longest {
 			return i
 		}
+		var before bool
 		switch {
 		case w.Class != b.Class:
 			before = w.Class > b.Class

@@ -266,7 +266,7 @@ func crowdedOnce(ctx context.Context, o options, binary, dir string, round crowd
 	defer enough()
 	began := time.Now()
 	// The strangers are not behind: on a busy machine they would be too few.
-	most, ended, err := whilePeak(r.pids(), func() error {
+	most, ended, err := whilePeak(ctx, r.pids(), func() error {
 		_, err := both(func() { seen.Visits = crowd.Visits(during, honest) }, func() (time.Duration, error) {
 			defer enough()
 			return child(limited, beside, partCrowd, told, &seen.Counts)
@@ -288,7 +288,7 @@ func observe(ctx context.Context, o options, a act) (seen observed, log string, 
 	if seen.bound == 0 {
 		seen.bound = r.bound
 	}
-	seen.peak, seen.ended, err = whilePeak(r.pids(), func() error { return a.attack(ctx, r, &seen) })
+	seen.peak, seen.ended, err = whilePeak(ctx, r.pids(), func() error { return a.attack(ctx, r, &seen) })
 	if err != nil {
 		return seen, r.output(), err
 	}

@@ -35,7 +35,7 @@ func residentMiB(pid int) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }() // it was only read
 	kib, counts := 0, false
 	lines := bufio.NewScanner(file)
 	for lines.Scan() {
@@ -81,8 +81,8 @@ func peak(ctx context.Context, pids []int) (most, ended int) {
 }
 
 // whilePeak reads the memory of the processes while something runs.
-func whilePeak(pids []int, do func() error) (most, ended int, err error) {
-	ctx, enough := context.WithCancel(context.Background())
+func whilePeak(ctx context.Context, pids []int, do func() error) (most, ended int, err error) {
+	ctx, enough := context.WithCancel(context.WithoutCancel(ctx))
 	var group sync.WaitGroup
 	group.Go(func() { most, ended = peak(ctx, pids) })
 	err = do()

@@ -1,11 +1,5 @@
 package requirements_test
 
-// The text of rows that lack the same.
-const (
-	noErrors = "errors of tasks and their chains are being built"
-	noRuns   = "workflows, their steps and states are being built"
-)
-
 var atdRows = []row{
 	done("ATD-01", "Introduction", "an agent that acts with consequences can undo", "gateway:TestRollback_CompensatesInReverse", "gateway:TestRollback_AgentsOwn"),
 	done("ATD-02", "Introduction", "or declares before it acts that it cannot", "gateway:TestRollback_Irreversible", "gateway/transport:TestAddEvidence_Reversible"),

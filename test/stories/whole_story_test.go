@@ -72,7 +72,6 @@ type wholeStory struct {
 	got    []string // agent, tool and arguments
 	serial int
 	cabins map[string]string // guests by cabin
-	boats  []string          // ids of the tokens with which they were reserved
 }
 
 // newStory starts the gateway, whose policy document says that a failure undoes what led to it, and lists the agents.

@@ -166,7 +166,7 @@ func planDraw(c *client.Client) *cobra.Command {
 
 // readPlan reads a descriptor from a file.
 func readPlan(file string) (descriptor.Descriptor, []byte, error) {
-	text, err := os.ReadFile(file) //nolint:gosec // the user names it
+	text, err := os.ReadFile(file)
 	if err != nil {
 		return descriptor.Descriptor{}, nil, err
 	}

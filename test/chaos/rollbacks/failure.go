@@ -40,8 +40,17 @@ var places = []struct {
 	phase phase
 	delay time.Duration
 }{
-	{failing, 0}, {failing, answersIn / 4}, {asking, 0}, {asking, answersIn / 2}, {restored, 0},
-	{undoing, 0}, {undoing, answersIn / 2}, {canceled, 0}, {waiting, 0}, {granting, 0}, {granted, 0},
+	{failing, 0},
+	{failing, answersIn / 4},
+	{asking, 0},
+	{asking, answersIn / 2},
+	{restored, 0},
+	{undoing, 0},
+	{undoing, answersIn / 2},
+	{canceled, 0},
+	{waiting, 0},
+	{granting, 0},
+	{granted, 0},
 }
 
 // The steps of a journey.
