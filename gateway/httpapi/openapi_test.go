@@ -35,6 +35,7 @@ import (
 	"github.com/aepb/aepb-gateway/gateway/httpapi/approvals"
 	"github.com/aepb/aepb-gateway/gateway/httpapi/checkpoints"
 	"github.com/aepb/aepb-gateway/gateway/httpapi/descriptors"
+	"github.com/aepb/aepb-gateway/gateway/httpapi/workflows"
 	"github.com/aepb/aepb-gateway/gateway/listing"
 	"github.com/aepb/aepb-gateway/gateway/problem"
 	"github.com/aepb/aepb-gateway/gateway/rollback"
@@ -228,6 +229,13 @@ func (oneWorkflow) Complete(_ context.Context, _ identity.Caller, _, wid string,
 	return workflow.StatusPartial, "x.y.z", nil
 }
 
+func (oneWorkflow) Follows(_ context.Context, wid string, _ ect.Identity) (work.Followed, error) {
+	if wid != "w" {
+		return work.Followed{}, &problem.NotFoundError{What: "descriptor of this workflow"}
+	}
+	return work.Followed{Bound: work.Bound{Name: "refunds", Version: 1, Hash: "h"}, Text: "{}", Agents: map[string][]string{"billing": {"spiffe://example.com/billing"}}}, nil
+}
+
 func (oneWorkflow) Report(_ context.Context, wid string, _ ect.Identity) (workflow.Report, error) {
 	if wid != "w" {
 		return workflow.Report{}, &problem.NotFoundError{What: "workflow"}
@@ -393,7 +401,7 @@ func TestOpenAPI_HasTheMembers(t *testing.T) {
 		"SignedDecision": reflect.TypeFor[approvals.Signed](), "DecisionOrder": reflect.TypeFor[approvals.Order](),
 		"DepositedCheckpoint": reflect.TypeFor[checkpoints.Deposited](), "Checkpoint": reflect.TypeFor[checkpoints.View](), "CheckpointPage": reflect.TypeFor[checkpoints.Page](),
 		"RollbackOrder": reflect.TypeFor[checkpoints.Order](), "RollbackPlan": reflect.TypeFor[checkpoints.Plan](), "RollbackStep": reflect.TypeFor[undo.Step](),
-		"DescriptorVersion": reflect.TypeFor[descriptor.Version](), "Descriptor": reflect.TypeFor[descriptors.View](), "DescriptorPlan": reflect.TypeFor[descriptors.Plan](),
+		"DescriptorVersion": reflect.TypeFor[descriptor.Version](), "Descriptor": reflect.TypeFor[descriptors.View](), "DescriptorPlan": reflect.TypeFor[descriptors.Plan](), "FollowedDescriptor": reflect.TypeFor[workflows.Followed](),
 		"Rollback": reflect.TypeFor[rollback.View](), "RollbackProgress": reflect.TypeFor[undo.Progress](),
 		"Process": reflect.TypeFor[admindoc.Process](), "LifecycleRecord": reflect.TypeFor[lifecycle.Record](), "Breaker": reflect.TypeFor[breakers.Event](),
 	})
@@ -475,6 +483,8 @@ func TestOpenAPI_SuitsTheAnswers(t *testing.T) {
 		{s.public, "POST", "/atd/workflows", "", `{"nodes":2}`, 400},
 		{s.public, "GET", "/atd/workflows/w", "/atd/workflows/{wid}", "", 200},
 		{s.public, "GET", "/atd/workflows/x", "/atd/workflows/{wid}", "", 404},
+		{s.public, "GET", "/atd/workflows/w/descriptor", "/atd/workflows/{wid}/descriptor", "", 200},
+		{s.public, "GET", "/atd/workflows/x/descriptor", "/atd/workflows/{wid}/descriptor", "", 404},
 		{s.public, "POST", "/atd/workflows/w/complete", "/atd/workflows/{wid}/complete", `{"status":"partial"}`, 200},
 		{s.public, "POST", "/atd/workflows/x/complete", "/atd/workflows/{wid}/complete", "", 409},
 		{s.public, "POST", "/hitl/callbacks", "", callback, 201},

@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -250,4 +251,33 @@ func (s *Service) Priority(ctx context.Context, wid string, x func() workflow.Pr
 		}
 	}
 	return highest, nil
+}
+
+// Followed is the plan that a workflow follows, as its members see it.
+type Followed struct {
+	Bound
+
+	Text   string
+	Agents map[string][]string // what tokens call each agent that it names
+}
+
+// Follows is the plan that a workflow follows, for its members. Its errors are *[problem.NotFoundError] for others, and where it follows none, and
+// those of [Service.Descriptor].
+func (s *Service) Follows(ctx context.Context, wid string, who ect.Identity) (out Followed, err error) {
+	if err := s.member(ctx, wid, who); err != nil {
+		return out, err
+	}
+	d, follows, err := s.Descriptor(ctx, wid)
+	bound := s.plans.bound(wid)
+	if err != nil || !follows || bound == nil {
+		return out, cmp.Or(err, error(&problem.NotFoundError{What: "descriptor of this workflow"}))
+	}
+	found, text, err := s.deps.Plans.Plan(ctx, bound.Name, bound.Version)
+	out = Followed{Bound: found, Text: string(text), Agents: map[string][]string{}}
+	for _, node := range d.Order() {
+		if names := s.deps.Plans.Names(ctx, node.Agent); node.Agent != "" && len(names) > 0 {
+			out.Agents[node.Agent] = names
+		}
+	}
+	return out, err
 }

@@ -90,7 +90,7 @@ func TestGatewayDocument_MembersOfTheDraft(t *testing.T) {
 	delete(doc, "protocols")
 	want := map[string]string{
 		"aepb_version": `"1.0"`, "agent_id": `"spiffe://aepb.dev/gateway"`, "translation_gateways": `["` + b.At.Public + `/aepb/translate"]`,
-		"ect_assurance_level": `"L2"`, "ect_namespaces": `["aepb"]`,
+		"ect_assurance_level": `"L2"`, "ect_namespaces": `["aepb","atd","consensus","cpat","hitl"]`,
 		"lifecycle": `{"status":"active","version":"` + release.Current().Version + `","deprecated_at":null,"sunset_at":null,"successor":null}`,
 	}
 	for name, value := range want {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/aepb/aepb-gateway/ect"
 	"github.com/aepb/aepb-gateway/gateway/descriptor"
+	"github.com/aepb/aepb-gateway/gateway/httpapi/workflows"
 	"github.com/aepb/aepb-gateway/lifecycle/workflow"
 	gatewaytest "github.com/aepb/aepb-gateway/test/harness/gateway"
 )
@@ -66,6 +67,14 @@ func TestPlan_StoredAndFollowed(t *testing.T) {
 		if text := strings.Join(nodes, " "); text != want || report.Status != "running" || report.Descriptor != "sums" || !slices.Equal(report.Unplanned, unplanned) {
 			t.Errorf("after call %d: %s, want %s: %+v", i+1, text, want, report)
 		}
+	}
+	followed := gatewaytest.HTTPRequest{Method: http.MethodGet, At: "/atd/workflows/" + began.Workflow + "/descriptor", Media: "-"}
+	if plan := gatewaytest.Answered[workflows.Followed](t, b.Send(t, followed), http.StatusOK); plan.Text != sums || plan.Version != 1 || plan.Hash != version.Hash || len(plan.Agents["calculator"]) == 0 {
+		t.Errorf("the plan that a member reads is %+v", plan)
+	}
+	followed.Via, _ = b.ClientOf(t, "/outsider")
+	if got := b.Send(t, followed); got.Status != http.StatusNotFound {
+		t.Errorf("another caller reads the plan: %d %s", got.Status, got.Body)
 	}
 	if got := b.Send(t, gatewaytest.HTTPRequest{At: "/atd/workflows", Body: `{"descriptor":"others"}`}); got.Status != http.StatusNotFound || !strings.Contains(string(got.Body), "aepbctl workflow put") {
 		t.Errorf("an unknown descriptor: %d %s", got.Status, got.Body)

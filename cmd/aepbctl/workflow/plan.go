@@ -51,7 +51,9 @@ type versionView struct {
 	By      string    `json:"by"`
 	At      time.Time `json:"at"`
 	Text    string    `json:"text,omitempty"`
-	Plan    *struct {
+	// Agents are those of a plan that a workflow of ours follows.
+	Agents map[string][]string `json:"agents,omitempty"`
+	Plan   *struct {
 		Agents map[string][]string `json:"agents"`
 	} `json:"plan,omitempty"`
 }
@@ -195,10 +197,19 @@ func fetchPlan(ctx context.Context, c *client.Client, name string, version int) 
 	return v, err
 }
 
+// fetchFollowed fetches the plan that a workflow of ours follows.
+func fetchFollowed(ctx context.Context, c *client.Client, wid string) (v versionView, err error) {
+	body, err := c.Public(ctx, http.MethodGet, "/atd/workflows/"+url.PathEscape(wid)+"/descriptor", nil, http.StatusOK)
+	if err == nil {
+		err = json.Unmarshal(body, &v)
+	}
+	return v, err
+}
+
 // read reads the text of a version that is shown.
 func (v versionView) read() (*plan, error) {
 	d, err := descriptor.Parse([]byte(v.Text))
-	p := &plan{Descriptor: d, version: v.Version}
+	p := &plan{Descriptor: d, version: v.Version, agents: v.Agents}
 	if v.Plan != nil {
 		p.agents = v.Plan.Agents
 	}
@@ -220,11 +231,11 @@ func planFollowed(ctx context.Context, c *client.Client, wid string, records []a
 		if !named {
 			continue
 		}
-		version, err := strconv.Atoi(string(claims.Ext[ect.ExtPlanVersion]))
-		if err != nil { // the start names none: the gateway knows which one was the newest then
-			version = versionOf(ctx, c, wid)
+		v, err := fetchFollowed(ctx, c, wid)
+		if err != nil { // it is not our workflow
+			version, _ := strconv.Atoi(string(claims.Ext[ect.ExtPlanVersion]))
+			v, err = fetchPlan(ctx, c, name, version)
 		}
-		v, err := fetchPlan(ctx, c, name, version)
 		if err != nil {
 			return nil, fmt.Errorf("the descriptor %s cannot be read: %w", name, err)
 		}
@@ -234,16 +245,6 @@ func planFollowed(ctx context.Context, c *client.Client, wid string, records []a
 		return v.read()
 	}
 	return nil, nil //nolint:nilnil // it follows none
-}
-
-// versionOf is the version of the descriptor that a workflow follows, as the gateway tells its members; 0: it tells none.
-func versionOf(ctx context.Context, c *client.Client, wid string) int {
-	body, err := c.Public(ctx, http.MethodGet, "/atd/workflows/"+url.PathEscape(wid), nil, http.StatusOK)
-	var report workflow.Report
-	if err != nil || json.Unmarshal(body, &report) != nil {
-		return 0
-	}
-	return report.Version
 }
 
 // printPlan prints the waves of a plan.

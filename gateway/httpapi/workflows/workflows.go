@@ -32,6 +32,7 @@ type Service interface {
 	Take(ctx context.Context, caller identity.Caller, holder, compact string) (wid string, err error)
 	Complete(ctx context.Context, caller identity.Caller, holder, wid string, declared workflow.Status) (workflow.Status, string, error)
 	Report(ctx context.Context, wid string, who ect.Identity) (workflow.Report, error)
+	Follows(ctx context.Context, wid string, who ect.Identity) (work.Followed, error)
 }
 
 // Mount adds the routes. Callers have an identity and are within their limit when a route is reached.
@@ -40,6 +41,7 @@ func Mount(routes gin.IRoutes, service Service) {
 	routes.POST("/atd/workflows", h.begin)
 	routes.POST("/atd/workflows/:wid/complete", h.complete)
 	routes.GET("/atd/workflows/:wid", h.report)
+	routes.GET("/atd/workflows/:wid/descriptor", h.follows)
 }
 
 type handler struct{ service Service }
@@ -109,6 +111,25 @@ func (h handler) report(c *gin.Context) {
 	}
 	c.Header("Cache-Control", "private, no-store")
 	c.JSON(http.StatusOK, report)
+}
+
+// Followed is the plan that a workflow follows (R27).
+type Followed struct {
+	Name    string              `json:"wf_id"`
+	Version int                 `json:"version"`
+	Hash    string              `json:"sha256"`
+	Text    string              `json:"text"`
+	Agents  map[string][]string `json:"agents"` // what tokens call each agent that it names
+}
+
+func (h handler) follows(c *gin.Context) {
+	plan, err := h.service.Follows(c.Request.Context(), c.Param("wid"), transport.CallerFrom(c.Request.Context()).ID)
+	if err != nil {
+		problem.Write(c.Writer, c.Request, err)
+		return
+	}
+	c.Header("Cache-Control", "private, no-store")
+	c.JSON(http.StatusOK, Followed{plan.Name, plan.Version, plan.Hash, plan.Text, plan.Agents})
 }
 
 func callerOf(c *gin.Context) (identity.Caller, string) {
