@@ -75,8 +75,11 @@ type journey struct {
 func newJourney() *journey {
 	t := &trip{want: -1, from: -1}
 	for i, s := range [stepsOfJourney]step{
-		{agent: agentHotel, tool: toolCreate}, {agent: agentHotel, tool: toolMail}, {agent: agentHotel, tool: toolCreate},
-		{agent: agentDock, tool: toolReserve}, {agent: agentHotel, tool: toolPay},
+		{agent: agentHotel, tool: toolCreate},
+		{agent: agentHotel, tool: toolMail},
+		{agent: agentHotel, tool: toolCreate},
+		{agent: agentDock, tool: toolReserve},
+		{agent: agentHotel, tool: toolPay},
 	} {
 		s.args = args{Key: uuid.NewString(), Guest: fmt.Sprintf("guest %d", i)}
 		t.steps = append(t.steps, &s)
