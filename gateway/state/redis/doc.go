@@ -22,7 +22,7 @@
 // Redis's clock: the call waits up to 5 seconds, and is refused until then if it is more.
 //
 // [Open] refuses a Redis that evicts keys, does not write to disk, or does not let us
-// log in; it waits for one that cannot be reached. Redis is looked at again every
+// log in; it waits for one that cannot be reached, and for a cluster that changes its masters. Redis is looked at again every
 // second, and one that has become unfit is as good as away.
 //
 // # How to read it

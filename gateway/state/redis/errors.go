@@ -30,9 +30,11 @@ var (
 	ErrClosed = errors.New("state: closed")
 
 	errUnsafe = errors.New("state: redis is not set up to keep this")
-	errYoung  = errors.New("state: redis: what was used is not known, and tokens may still be older than that")
-	errBusy   = errors.New("state: redis: others changed a record each time that it was put")
-	errReply  = errors.New("state: redis: an answer that no script of ours gives")
+	// errFailover reports a node of a cluster that is no master any more. It passes by itself.
+	errFailover = errors.New("state: redis changes its masters")
+	errYoung    = errors.New("state: redis: what was used is not known, and tokens may still be older than that")
+	errBusy     = errors.New("state: redis: others changed a record each time that it was put")
+	errReply    = errors.New("state: redis: an answer that no script of ours gives")
 )
 
 // downError is why Redis cannot be used, in a text for all who may ask for readiness.
@@ -55,7 +57,7 @@ const longestReason = 200
 func (s *Store) described(err error) string {
 	where := "Redis at " + strings.Join(s.config.Addresses, ", ")
 	_, answered := errors.AsType[goredis.Error](err)
-	if !answered && !unfit(err) {
+	if !answered && !unfit(err) && !errors.Is(err, errFailover) {
 		return where + " cannot be reached"
 	}
 	reason := strings.TrimPrefix(err.Error(), "state: ")

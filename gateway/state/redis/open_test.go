@@ -171,3 +171,25 @@ func TestOpen_TLS(t *testing.T) {
 		})
 	}
 }
+
+// TestOpen_RoleOfANode: a single Redis that is a replica is refused; a node of a cluster that has become one is waited for, since the cluster has another
+// master soon.
+func TestOpen_RoleOfANode(t *testing.T) {
+	t.Parallel()
+	one, many := redis.Config{Addresses: []string{"127.0.0.1:1"}}, redis.Config{Addresses: []string{"127.0.0.1:1", "127.0.0.1:2"}, Cluster: true}
+	for name, tc := range map[string]struct {
+		config       redis.Config
+		info         string
+		final, wrong bool
+	}{
+		"a replica":             {one, "role:slave\r\nmaxmemory_policy:noeviction\r\naof_enabled:1\r\ncluster_enabled:0\r\n", true, true},
+		"a node after failover": {many, "role:slave\r\nmaxmemory_policy:noeviction\r\naof_enabled:1\r\ncluster_enabled:1\r\n", false, true},
+		"a replica, no cluster": {many, "role:slave\r\nmaxmemory_policy:noeviction\r\naof_enabled:1\r\ncluster_enabled:0\r\n", true, true},
+		"a node that evicts":    {many, "role:master\r\nmaxmemory_policy:allkeys-lru\r\naof_enabled:1\r\ncluster_enabled:1\r\n", true, true},
+		"a master":              {many, "role:master\r\nmaxmemory_policy:noeviction\r\naof_enabled:1\r\ncluster_enabled:1\r\n", false, false},
+	} {
+		if final, err := redis.FitOf(tc.config, tc.info); final != tc.final || (err != nil) != tc.wrong {
+			t.Errorf("%s: %v, for good: %t", name, err, final)
+		}
+	}
+}

@@ -88,6 +88,8 @@ func infoOf(text string) map[string]string {
 func (s *Store) fit(info map[string]string) error {
 	cluster := info["cluster_enabled"] == "1"
 	switch {
+	case info["role"] != "master" && cluster && s.sharded(): // it was one a moment ago, as far as the cluster told us
+		return fmt.Errorf("%w: its role is %.20q now", errFailover, info["role"])
 	case info["role"] != "master":
 		return fmt.Errorf("%w: its role is %.20q, not master", errUnsafe, info["role"])
 	case info["maxmemory_policy"] != "noeviction":
