@@ -27,7 +27,7 @@
 //	escalated    an atd:escalate belongs to it
 //	failed       an aepb:translate_error belongs to it, or an atd:error whose severity is neither info nor warning
 //	done         one of these:
-//	             the reply of a unary exchange, the token that closes a stream, or an atd:workflow_complete belongs to it;
+//	             the reply of a unary exchange (no task that has not ended), the token that closes a stream, or an atd:workflow_complete belongs to it;
 //	             a task node of another issuer is next below it, through annotations or directly;
 //	             an atd:workflow_complete names a start above it as parent, and the step is not younger;
 //	             for a task: no request and no intent belongs to it, and a task node of its issuer names it as parent
