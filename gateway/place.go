@@ -24,12 +24,13 @@ func gates(ctx context.Context, g *Gateway, x *request) ([]string, error) {
 	if !x.started || x.record != nil && x.approval == "" {
 		return nil, nil
 	}
-	return g.parts.Workflows.Gates(ctx, x.lineage.Workflow, x.in.Call.Caller.ID, x.prospect(g.Directory.NamesOf(ctx, x.to.Agent.Name)))
+	return g.parts.Workflows.Gates(ctx, x.lineage.Workflow, x.in.Call.Caller.ID, prospect(ctx, g, x))
 }
 
-// prospect is the step that a message begins at an agent that tokens call by these names.
-func (x *request) prospect(agents []string, _ bool) steps.Prospect {
-	step := steps.Prospect{Acts: []string{x.route.Called(x.message)}, Agents: agents}
+// prospect is the step that a message begins.
+func prospect(ctx context.Context, g *Gateway, x *request) steps.Prospect {
+	step := steps.Prospect{Acts: []string{x.route.Called(x.message)}}
+	step.Agents, _ = g.Directory.NamesOf(ctx, x.to.Agent.Name)
 	for _, v := range x.in.Evidence.Sources {
 		step.Task, step.Acts = v.ID(), append(step.Acts, string(v.Act()))
 	}
@@ -82,9 +83,7 @@ func (g *Gateway) place(ctx context.Context, x *request) error {
 	}
 	call := x.waiting(g.parts.Places.Rules())
 	if x.started {
-		priority, err := g.parts.Workflows.Priority(ctx, x.lineage.Workflow, func() steps.Prospect {
-			return x.prospect(g.Directory.NamesOf(ctx, x.to.Agent.Name))
-		})
+		priority, err := g.parts.Workflows.Priority(ctx, x.lineage.Workflow, func() steps.Prospect { return prospect(ctx, g, x) })
 		if err != nil {
 			return err
 		}
