@@ -71,7 +71,7 @@ func (w *branchTwin) findParts() {
 	w.parts, w.doers = map[ect.ID]bool{}, map[ect.ID][]ect.Identity{}
 	own := func(s workflow.Step) bool {
 		for c := range w.known {
-			if w.belongs(s, c, true) && !w.belongs(s, c, false) {
+			if w.ownTask(s, c) {
 				return true
 			}
 		}

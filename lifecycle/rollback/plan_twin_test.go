@@ -151,7 +151,14 @@ func (w planTwin) nearest(id ect.ID) map[ect.ID]bool {
 // belongs reports whether a step is undone with a checkpoint; own: as the agent's task node, too.
 func (w planTwin) belongs(s workflow.Step, c ect.ID, own bool) bool {
 	return slices.ContainsFunc(w.actions(c), func(action ect.ID) bool {
-		return w.nearest(action)[s.ID] || own && slices.Contains(w.known[c].Acts, s.Issuer) && slices.ContainsFunc(w.tokens, func(t workflow.Token) bool {
+		return w.nearest(action)[s.ID] || own && w.ownTask(s, c)
+	})
+}
+
+// ownTask reports whether a step is the agent's own task node for an action of a checkpoint.
+func (w planTwin) ownTask(s workflow.Step, c ect.ID) bool {
+	return slices.ContainsFunc(w.actions(c), func(action ect.ID) bool {
+		return slices.Contains(w.known[c].Acts, s.Issuer) && slices.ContainsFunc(w.tokens, func(t workflow.Token) bool {
 			return t.Node.ID == s.ID && t.Node.Issuer == s.Issuer && slices.Contains(t.Node.Parents, action) && slices.Contains(w.childrenOf(action), s.ID)
 		})
 	})
