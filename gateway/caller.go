@@ -157,12 +157,12 @@ func (c caller) translation(m *canonical.Message, parents []ect.ID) attest.Trans
 	}
 }
 
-// unfinished marks the token of a reply that is a task which has not ended: the step of its workflow is not done (R26).
+// unfinished marks the token of a reply, or of a post, that is a task which has not ended: the step of its workflow is not done (R26).
 func unfinished(m *canonical.Message) ect.Ext {
-	if result, ok := m.Body.(*canonical.Result); ok && result.Task != nil && !result.Task.Status.State.Terminal() {
-		return ect.Ext{ect.ExtUnfinished: []byte("true")}
+	if m.Over() {
+		return nil
 	}
-	return nil
+	return ect.Ext{ect.ExtUnfinished: []byte("true")}
 }
 
 // stamp gives a reply the id of the caller's own request, and ids to results that came without: an

@@ -220,6 +220,7 @@ func (g *Gateway) sealPost(ctx context.Context, x *request, rec *store.Record, e
 		Codec:   x.in.Source, Target: translators.Target{Form: x.in.Call.Wire.Form, Stream: true},
 		Audience: []string{string(x.in.Call.Caller.ID)}, Reader: x.in.Call.Caller.ID,
 	}
+	tr.Ext = unfinished(tr.Message)
 	if whole {
 		tr.Message.Op, tr.Message.Phase, tr.Message.Body = canonical.OpTaskGet, canonical.PhaseResponse, &canonical.Result{Task: event.Task}
 		tr.Target.Version, tr.Target.Stream = x.message.Origin.Version, false

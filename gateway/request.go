@@ -418,12 +418,9 @@ func (c *made) hears(m *canonical.Message) {
 		c.outcome, c.over = keep.Outcome{Failed: true}, true
 		return
 	}
-	switch body := m.Body.(type) {
-	case *canonical.Result:
-		c.over = body.Task == nil || body.Task.Status.State.Terminal()
-		c.outcome.Failed = body.Pending != nil // it asks first, and has done nothing
-	case *canonical.Event:
-		c.over = c.over || body.Turn != nil || body.Status != nil && body.Status.State.Terminal() || body.Task != nil && body.Task.Status.State.Terminal()
+	c.over = c.over || m.Over()
+	if result, ok := m.Body.(*canonical.Result); ok {
+		c.outcome.Failed = result.Pending != nil // it asks first, and has done nothing
 	}
 	if value := resultOf(m); value != nil {
 		c.outcome.Result = value

@@ -102,6 +102,13 @@ func (m *admitting) judgeTasks(ctx context.Context) error {
 		if refusal == nil {
 			continue
 		}
+		begins, err := m.beginsWork(ctx)
+		if err != nil {
+			return err
+		}
+		if !begins { // what goes on with a task does not wait for its end
+			continue
+		}
 		// The tokens are not used up: the message can come again. One that was admitted before goes on.
 		if used, err := m.used(ctx); err != nil || used {
 			return err

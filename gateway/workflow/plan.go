@@ -1,7 +1,6 @@
 package workflow
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -267,12 +266,18 @@ func (s *Service) Follows(ctx context.Context, wid string, who ect.Identity) (ou
 	if err := s.member(ctx, wid, who); err != nil {
 		return out, err
 	}
-	d, follows, err := s.Descriptor(ctx, wid)
-	bound := s.plans.bound(wid)
-	if err != nil || !follows || bound == nil {
-		return out, cmp.Or(err, error(&problem.NotFoundError{What: "descriptor of this workflow"}))
+	r, _, err := s.Started(ctx, wid)
+	if err != nil {
+		return out, attest.Recording(err)
 	}
-	found, text, err := s.deps.Plans.Plan(ctx, bound.Name, bound.Version)
+	if r.Plan == nil || s.deps.Plans == nil {
+		return out, &problem.NotFoundError{What: "descriptor of this workflow"}
+	}
+	d, _, err := s.Descriptor(ctx, wid) // which compares the text with the hash of the start
+	if err != nil {
+		return out, err
+	}
+	found, text, err := s.deps.Plans.Plan(ctx, r.Plan.Name, r.Plan.Version)
 	out = Followed{Bound: found, Text: string(text), Agents: map[string][]string{}}
 	for _, node := range d.Order() {
 		if names := s.deps.Plans.Names(ctx, node.Agent); node.Agent != "" && len(names) > 0 {

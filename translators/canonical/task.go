@@ -99,3 +99,14 @@ func (m *Message) Method() string {
 	}
 	return ""
 }
+
+// Over reports whether the work is over with m, a reply or an event: it has an outcome, and not only a task that goes on.
+func (m *Message) Over() bool {
+	switch body := m.Body.(type) {
+	case *Result:
+		return body.Task == nil || body.Task.Status.State.Terminal()
+	case *Event:
+		return body.Turn != nil || body.Status != nil && body.Status.State.Terminal() || body.Task != nil && body.Task.Status.State.Terminal()
+	}
+	return true
+}
